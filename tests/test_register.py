@@ -27,7 +27,7 @@ from shiftbench.training.data import Data
 from shiftbench.training.fast.stacked import Stacked
 from shiftbench.training.folder import load_run
 from shiftbench.training.lane import Lane
-from shiftbench.training.loop import _way_of
+from shiftbench.training.loop import _stepper_of
 from shiftbench.training.step import Plain
 from tests.toys import CPU, toy_features, toy_rows, toy_run
 
@@ -391,5 +391,5 @@ class Looking(sb.Method):
     _, benchmark = toy_rows()
     run = toy_run(benchmark, method="looking", steps=2)
     lane = Lane.enter(run, Data(benchmark, toy_features(benchmark), CPU), Stage(run.learner()), 0, None)
-    assert _way_of(lane) is way
+    assert _stepper_of(lane) is way
     assert len(way([lane]).advance(2)[0]) == 2

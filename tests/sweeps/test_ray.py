@@ -294,7 +294,7 @@ def test_a_store_never_shows_half_a_run(toy, url, tmp_path, monkeypatch):
     run, folder = job.run.id, tmp_path / "here" / job.run.id
     train_jobs(jobs, folder.parent)
     whole = {part.name for part in folder.iterdir()} - {"lock"}
-    put = Store._put
+    put = Store._write_file
     for writes in range(len(whole)):
         left = iter(range(writes))
 
@@ -303,7 +303,7 @@ def test_a_store_never_shows_half_a_run(toy, url, tmp_path, monkeypatch):
                 raise OSError("no route to host")
             put(store, *rest)
 
-        monkeypatch.setattr(Store, "_put", breaks_off)
+        monkeypatch.setattr(Store, "_write_file", breaks_off)
         with pytest.raises(OSError, match="no route"):
             Store(url).send(run, folder)
         assert Store(url).look(run) != "done"

@@ -28,7 +28,7 @@ def test_features_that_are_not_cached_are_said(folders):
     words = {"collection": folders / "c", "features": FEATURES, "steps": 2, "device": "cpu"}
     sb.train(folders / "b", "erm", folders / "runs", say=said.append, progress=lambda *at: steps.append(at), **words)
     assert said == [f"features {FEATURES} of 24 of 24 items are not cached: computing them once, into "
-                    f"{folders / 'c' / 'features'}. Others, or a smaller size, by --features BACKBONE@SIZE."]
+                    f"{folders / 'c' / 'features'}. Choose others, or a smaller size, with --features BACKBONE@SIZE."]
     assert (24, 24) in steps
     sb.train(folders / "b", "erm", folders / "runs", say=said.append, seed=1, **words)
     assert len(said) == 1

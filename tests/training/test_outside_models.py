@@ -271,7 +271,7 @@ def test_a_net_whose_recording_fails_takes_plain_steps(toy, tmp_path, monkeypatc
             raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(loop, "Graphed", Failing)
-    monkeypatch.setattr(loop, "_way_of", lambda lane: Failing if lane.net.recordable else loop.Plain)
+    monkeypatch.setattr(loop, "_stepper_of", lambda lane: Failing if lane.net.recordable else loop.Plain)
     run = trained(tmp_path, toy, model=TINY)
     assert "not permitted when stream is capturing" in (run / "log.jsonl").read_text()
 

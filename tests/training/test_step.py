@@ -86,7 +86,7 @@ def test_evaluation_sees_images_as_training_does():
     Plain([lane]).advance(3)
     rows = data.train[:6]
     trained = data.batch(torch.arange(6), lane.net).x
-    evaluated = torch.cat(list(data.each(lambda x: x, lane.net, rows)))
+    evaluated = torch.cat(list(data.by_chunk(lambda x: x, lane.net, rows)))
     assert torch.equal(trained, evaluated)
     varies = (data.x[rows].amax(dim=(1, 2)) > data.x[rows].amin(dim=(1, 2))).float()  # a channel may be black
     assert varies.any()

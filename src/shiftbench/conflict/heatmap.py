@@ -59,8 +59,8 @@ def draw(conflicts: Conflicts, path: Path | str) -> Path:
 def _panel(axes: Any, conflicts: Conflicts, kind: str, limit: float, named: bool) -> Any:
     """The columns of one kind; the rows are named at the first panel."""
     of_kind = conflicts.evaluation.kind == kind
-    names = [name for name, here in zip(conflicts.evaluation.names, of_kind, strict=True) if here]
-    value, low, high = (part[:, of_kind] for part in conflicts.effect)
+    names = [name for name, selected in zip(conflicts.evaluation.names, of_kind, strict=True) if selected]
+    value, low, high = (values[:, of_kind] for values in conflicts.effect)
     image = axes.imshow(value, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     row, column = np.nonzero((low <= 0) & (high >= 0))
     axes.scatter(column, row, s=1.6, c=PALE, linewidths=0)
@@ -93,8 +93,8 @@ def _scale(figure: Any, image: Any, axes: Any, limit: float) -> None:
     bar = figure.colorbar(image, cax=axes, extend="both" if limit < 1 else "neither")
     _frame([bar.outline])
     axes.tick_params(labelsize=7, length=2, colors=PALE)
-    for y, text, at in ((1.07, "lowers the loss", "bottom"), (-0.07, "raises it: conflict", "top")):
-        axes.text(-0.4, y, text, transform=axes.transAxes, fontsize=7, color=INK, ha="left", va=at)
+    for y, text, alignment in ((1.07, "lowers the loss", "bottom"), (-0.07, "raises it: conflict", "top")):
+        axes.text(-0.4, y, text, transform=axes.transAxes, fontsize=7, color=INK, ha="left", va=alignment)
 
 
 def _frame(lines: Any) -> None:
@@ -150,5 +150,5 @@ def _leaves(profile: Floats) -> Ints:
 def _facing(value: Floats, leaves: Ints, rows: list[Ints]) -> Ints:
     """The leaves or their reverse, by where their columns' strong effects lie among the rows of each class."""
     across = np.linspace(-1, 1, len(leaves))
-    lean = sum(float(np.linspace(-1, 1, len(part)) @ np.abs(value[part]) @ across) for part in rows)
+    lean = sum(float(np.linspace(-1, 1, len(row)) @ np.abs(value[row]) @ across) for row in rows)
     return leaves[::-1] if lean < 0 else leaves

@@ -64,13 +64,13 @@ def sides(
         label = benchmark.names["label"][int(np.bincount(benchmark.label[chosen]).argmax())]
         code: Ints = np.zeros(len(chosen), np.int64)
         parts.append(Side((name,), np.asarray([label]), np.asarray([LEFT_OUT]), chosen, code))
-    offset = np.cumsum([0, *(len(part.names) for part in parts)])
+    offset = np.cumsum([0, *(len(side.names) for side in parts)])
     evaluation = Side(
-        names=tuple(name for part in parts for name in part.names),
-        label=np.concatenate([part.label for part in parts]),
-        kind=np.concatenate([part.kind for part in parts]),
-        row=np.concatenate([part.row for part in parts]),
-        code=np.concatenate([part.code + first for part, first in zip(parts, offset[:-1], strict=True)]),
+        names=tuple(name for side in parts for name in side.names),
+        label=np.concatenate([side.label for side in parts]),
+        kind=np.concatenate([side.kind for side in parts]),
+        row=np.concatenate([side.row for side in parts]),
+        code=np.concatenate([side.code + first for side, first in zip(parts, offset[:-1], strict=True)]),
     )
     if not evaluation.names:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has only training rows. Conflicts are measured on id_val, "
@@ -106,11 +106,11 @@ def _side(
     names = np.asarray(benchmark.names["group"], np.str_)
     if only:
         rows = rows[np.isin(names[benchmark.group[rows]], only)]
-    # A row's place in the queue is a number of its own: a larger cap keeps the items of a smaller one.
+    # Each row draws its own place in the queue: a larger cap keeps the items of a smaller one.
     rows = rows[np.lexsort((uniform(seed, "conflicts", rows), benchmark.group[rows]))]
     groups, start, code = np.unique(benchmark.group[rows], return_index=True, return_inverse=True)
-    kept: Bools = np.arange(len(rows)) - start[code] < (most or len(rows))
-    rows, code = rows[kept], code[kept].astype(np.int64)
+    within: Bools = np.arange(len(rows)) - start[code] < (most or len(rows))
+    rows, code = rows[within], code[within].astype(np.int64)
     labels = np.asarray(benchmark.names["label"], np.str_)
     counts = np.zeros((len(groups), len(labels)), np.int64)
     np.add.at(counts, (code, benchmark.label[rows]), 1)
@@ -128,8 +128,8 @@ class Settings(Lists):
     Steps are plain gradient descent, θ ← θ − lr ∇L: then a step is a sum over the items of its batch, which is what the
     regression takes it for. Momentum or Adam would also move along the batches before and blame the present one.
 
-    The first steps are not counted: a net that knows nothing yet is pulled the same way by all items of a class. Which
-    subsets differ shows later.
+    The first steps are not counted: all items of a class move an untrained net in the same way. Subsets differ only
+    later.
     """
 
     model: str = "mlp"
@@ -164,7 +164,7 @@ class Settings(Lists):
         return int(self.skip * self.steps)
 
     def run(self, benchmark: str, repeat: int) -> Run:
-        """One repeat in the words of training, which checks the rest; each has a start and batches of its own."""
+        """One repeat as a Run, which checks the other settings; each has its own start and batches."""
         seed = int(child(self.seed, "repeat", str(repeat)).integers(2**31))
         return Run(benchmark, model=self.model, features=self.features, weights=self.weights, size=self.size,
                    steps=self.steps, batch_size=self.batch_size, optimizer="sgd", momentum=0.0, lr=self.lr,
@@ -243,9 +243,9 @@ class Conflicts:
     @property
     def left_out(self) -> list[dict[str, Any]]:
         """Accuracy on each training subset that was left out of training, with a 95 % interval over its items."""
-        return [{"name": name, "items": int(items), "accuracy": float(right),
-                 **{bound: float(value) for bound, value in zip(("low", "high"), wilson(right, items), strict=True)}}
-                for name, kind, items, right in zip(self.evaluation.names, self.evaluation.kind, self.evaluation.items,
+        return [{"name": name, "items": int(items), "accuracy": float(share),
+                 **{bound: float(value) for bound, value in zip(("low", "high"), wilson(share, items), strict=True)}}
+                for name, kind, items, share in zip(self.evaluation.names, self.evaluation.kind, self.evaluation.items,
                                                     self.accuracy, strict=True) if kind == LEFT_OUT]
 
     def table(self) -> pa.Table:
@@ -256,11 +256,11 @@ class Conflicts:
             "train": np.asarray(self.train.names)[i], "evaluation": np.asarray(self.evaluation.names)[j],
             "kind": self.evaluation.kind[j], "train_class": self.train.label[i],
             "evaluation_class": self.evaluation.label[j], "items": self.evaluation.items[j],
-            **{name: part.ravel() for name, part in self.effect._asdict().items()},
+            **{name: values.ravel() for name, values in self.effect._asdict().items()},
         })
 
     def to_json(self) -> dict[str, Any]:
-        at_home = {name: float(right) for name, kind, right in
+        in_domain = {name: float(accuracy) for name, kind, accuracy in
                    zip(self.evaluation.names, self.evaluation.kind, self.accuracy, strict=True) if kind == IN}
         certain = (self.effect.high < 0) | (self.effect.low > 0)
         return {
@@ -276,7 +276,7 @@ class Conflicts:
             "classes": self._classes(),
             "subsets": [
                 {"name": name, "class": str(label), "items": int(items), "contribution": float(value),
-                 "low": float(low), "high": float(high), "accuracy": at_home.get(name)}
+                 "low": float(low), "high": float(high), "accuracy": in_domain.get(name)}
                 for name, label, items, value, low, high in zip(
                     self.train.names, self.train.label, self.train.items, *self.contribution, strict=True)],
             "order": {"train": list(self.train.names),
@@ -296,7 +296,7 @@ class Conflicts:
 
     def _cell(self, i: int, j: int) -> dict[str, Any]:
         return {"train": self.train.names[i], "evaluation": self.evaluation.names[j],
-                "kind": str(self.evaluation.kind[j]), **{name: float(part[i, j]) for name, part
+                "kind": str(self.evaluation.kind[j]), **{name: float(values[i, j]) for name, values
                                                          in self.effect._asdict().items()}}
 
     def _classes(self) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
-"""A benchmark in, its training conflicts out: a net takes plain gradient steps, and after each step its loss on every
-evaluation subset is recorded, in one of two ways.
+"""Measure the training conflicts of a benchmark: a net takes plain gradient steps, and after each step its loss on
+every evaluation subset is recorded, in one of two ways.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from shiftbench.training.step import make_optimizer
 Advance = Callable[[int, int], None]
 
 LEAST = 4
-"""Counted steps per training subset under which nothing is measured."""
+"""Least number of counted steps per training subset."""
 
 VALUES_AT_ONCE = {"cpu": 8_000_000, "cuda": 400_000_000}
 """Input numbers per forward pass: 650 images of 64 px on a CPU. Features of 100 subsets of 50 items are one pass."""
@@ -56,11 +56,11 @@ def conflicts(
                               "repeats.")
     # Only the rows that are trained or evaluated on are embedded or decoded.
     used = np.unique(np.concatenate([train.row, evaluation.row]))
-    part = Benchmark(benchmark.items[used], benchmark.split[used], benchmark.label[used], benchmark.domain[used],
+    reduced = Benchmark(benchmark.items[used], benchmark.split[used], benchmark.label[used], benchmark.domain[used],
                      benchmark.group[used], benchmark.names, benchmark.card)
     train, evaluation = (side._replace(row=np.searchsorted(used, side.row)) for side in (train, evaluation))
-    x = inputs(part, collection, run, cache)
-    data = Data(part, centred(x, part, train) if run.features else x, choose_device(device))
+    x = inputs(reduced, collection, run, cache)
+    data = Data(reduced, centred(x, reduced, train) if run.features else x, choose_device(device))
     return replace(measure(data, train, evaluation, settings, progress), digest=benchmark.digest)
 
 
@@ -95,11 +95,11 @@ def _contribution(estimate: Effects, train: Side, evaluation: Side, rows: Ints) 
 
     It is a multiple of the median training subset's, computed anew in every replicate.
     """
-    own = np.asarray(evaluation.names)[None, :] == np.asarray(train.names)[:, None]
-    other = ~(own & (evaluation.kind == IN))
+    same_name = np.asarray(evaluation.names)[None, :] == np.asarray(train.names)[:, None]
+    others = ~(same_name & (evaluation.kind == IN))
 
     def relative(value: Floats) -> Floats:
-        size = np.sqrt((value**2 * other).sum(axis=-1) / other.sum(axis=-1).clip(min=1))
+        size = np.sqrt((value**2 * others).sum(axis=-1) / others.sum(axis=-1).clip(min=1))
         return np.asarray(size / np.maximum(np.median(size, axis=-1, keepdims=True), 1e-300))
 
     low, high = interval(relative(estimate.replicates), expanded(estimate.units))
@@ -110,7 +110,7 @@ def _contribution(estimate: Effects, train: Side, evaluation: Side, rows: Ints) 
 
 
 def stepper(data: Data, train: Side, evaluation: Side, run: Run) -> "ByWeights | ByActivations":
-    """The quicker way: activations for heads, unless there are so many items that their products fill the memory."""
+    """The faster way: activations for heads, unless the products of that many items would fill the memory."""
     kernel = 4 * len(train.row) * (len(train.row) + len(evaluation.row))
     return (ByActivations if run.features and kernel < KERNEL_BYTES else ByWeights)(data, train, evaluation, run)
 
@@ -119,8 +119,8 @@ class ByWeights:
     """Any net: a step changes its weights, then the evaluation items go through it, all subsets in one pass.
 
     Batch norm is trained on batches as usual, but evaluated with the statistics of the training set under the present
-    weights, measured anew after every step. Running statistics would follow the last batches: after one with many cats
-    a cat looks like less of a cat, and its loss goes up at the very step that should lower it. On a small net that
+    weights, measured again after every step. Running statistics would follow the last batches: after one with many cats
+    a cat looks less like a cat, and its loss rises at the very step that should lower it. On a small net that
     outweighed the gradient.
     """
 
@@ -133,9 +133,9 @@ class ByWeights:
         self.train = torch.from_numpy(train.row).to(data.device)
         x = data.take(torch.from_numpy(evaluation.row))
         at_once = max(1, VALUES_AT_ONCE.get(data.device.type, 8_000_000) // max(1, x[0].numel()))
-        # In random order, so that each piece of the reference has something of every subset.
+        # In random order, so that each batch of the reference has items of every subset.
         reference = data.take(torch.from_numpy(child(run.seed, "reference").permutation(train.row)[:REFERENCE]))
-        self.references, self.pieces = reference.split(at_once), x.split(at_once)
+        self.references, self.batches = reference.split(at_once), x.split(at_once)
 
     def step(self, number: Any, label: Any) -> None:
         """A step on the training items of these numbers."""
@@ -151,12 +151,12 @@ class ByWeights:
         with torch.inference_mode():
             for norm in self.norms:
                 norm.reset_running_stats()
-                norm.momentum = None  # the plain mean over the pieces
+                norm.momentum = None  # the plain mean over the batches
                 norm.train()
-            for piece in self.references if self.norms else ():
-                self.net(self.data.prepare(piece, self.net))
+            for batch in self.references if self.norms else ():
+                self.net(self.data.prepare(batch, self.net))
             self.net.eval()
-            return torch.cat([self.net(self.data.prepare(piece, self.net)) for piece in self.pieces]).float()
+            return torch.cat([self.net(self.data.prepare(batch, self.net)) for batch in self.batches]).float()
 
 
 class ByActivations:
@@ -216,9 +216,9 @@ def record(
 ) -> Record:
     """Train one repeat and evaluate all subsets after each step."""
     run = settings.run(data.benchmark.digest, repeat)
-    drawn = batches(train.code, settings.makeup, settings.batch_size, settings.steps, run.seed)
-    number = torch.from_numpy(drawn).to(data.device)
-    label = torch.from_numpy(data.benchmark.label[train.row[drawn]]).to(data.device)
+    items = batches(train.code, settings.makeup, settings.batch_size, settings.steps, run.seed)
+    number = torch.from_numpy(items).to(data.device)
+    label = torch.from_numpy(data.benchmark.label[train.row[items]]).to(data.device)
     truth = torch.from_numpy(data.benchmark.label[evaluation.row]).to(data.device)
     # Means by a matrix product: unlike a scatter it adds in a fixed order on every device. In float64, since a step
     # may change the seventh digit of a loss.
@@ -234,14 +234,14 @@ def record(
                 net.step(number[step], label[step])
             if step % 10 == 0 or step == settings.steps:
                 progress(step)
-        right = (logits.argmax(dim=1) == truth).double() @ member
+        accuracy = (logits.argmax(dim=1) == truth).double() @ member
     loss = torch.stack(losses).cpu().numpy()
     if not np.isfinite(loss).all():
         bad = int(np.flatnonzero(~np.isfinite(loss).all(axis=1))[0])
         raise ShiftBenchError(f"conflicts: a loss is no finite number after step {bad} with lr = {settings.lr:g}. "
                               "Lower lr.")
     counted = slice(settings.skipped, None)
-    return Record(shares(drawn, train.code)[counted], (loss[:-1] - loss[1:])[counted], right.cpu().numpy())
+    return Record(shares(items, train.code)[counted], (loss[:-1] - loss[1:])[counted], accuracy.cpu().numpy())
 
 
 def centred(x: Any, benchmark: Benchmark, train: Side) -> Any:

@@ -13,7 +13,7 @@ from shiftbench.training.data import Batches
 STRETCH = 10
 """Consecutive steps that share an intercept."""
 ENOUGH = 5
-"""Repeats from which on whole repeats are resampled."""
+"""From this many repeats on, whole repeats are resampled."""
 
 
 class Effects(NamedTuple):
@@ -56,15 +56,15 @@ def effects(
     Training items and evaluation items are the same throughout: the interval says nothing about other items.
     """
     by_repeat = [_sums(*pair) for pair in zip(share, drop, strict=True)]
-    total = _Sums(*(np.concatenate([part.sum(axis=0, keepdims=True) for part in field])
+    total = _Sums(*(np.concatenate([values.sum(axis=0, keepdims=True) for values in field])
                     for field in zip(*by_repeat, strict=True)))
     rng = child(seed, "bootstrap", "conflicts")
-    whole = len(share) >= ENOUGH
-    units = total if whole else _Sums(*(np.concatenate(field) for field in zip(*by_repeat, strict=True)))
-    owner = np.zeros(len(share), np.int64) if whole else np.repeat(np.arange(len(share)),
+    whole_repeats = len(share) >= ENOUGH
+    units = total if whole_repeats else _Sums(*(np.concatenate(field) for field in zip(*by_repeat, strict=True)))
+    owner = np.zeros(len(share), np.int64) if whole_repeats else np.repeat(np.arange(len(share)),
                                                                    [len(sums.n) for sums in by_repeat])
     value = _solve(total, np.ones((1, len(share))))[0]
-    return Effects(value, _solve(units, _weights(rng, owner, replicates)), "repeats" if whole else "stretches",
+    return Effects(value, _solve(units, _weights(rng, owner, replicates)), "repeats" if whole_repeats else "stretches",
                    len(units.n))
 
 
@@ -89,9 +89,9 @@ def _sums(share: Floats, drop: Floats) -> _Sums:
     of_share, of_drop = np.add.reduceat(share, starts), np.add.reduceat(drop, starts)
     s = share - np.repeat(of_share / n[:, None], n.astype(np.int64), axis=0)
     d = drop - np.repeat(of_drop / n[:, None], n.astype(np.int64), axis=0)
-    parts = [slice(first, first + STRETCH) for first in starts.tolist()]
-    return _Sums(n, of_share, of_drop, np.stack([s[part].T @ s[part] for part in parts]),
-                 np.stack([s[part].T @ d[part] for part in parts]))
+    stretches = [slice(first, first + STRETCH) for first in starts.tolist()]
+    return _Sums(n, of_share, of_drop, np.stack([s[stretch].T @ s[stretch] for stretch in stretches]),
+                 np.stack([s[stretch].T @ d[stretch] for stretch in stretches]))
 
 
 def _weights(rng: np.random.Generator, owner: Ints, replicates: int) -> Floats:
@@ -120,7 +120,7 @@ CONCENTRATION = 3.0
 """Concentration of the Dirichlet law of `varied`: a batch is as uneven as one of 1 + CONCENTRATION equal subsets."""
 
 
-def batches(code: Ints, kind: str, size: int, steps: int, seed: int) -> Ints:
+def batches(code: Ints, makeup: str, size: int, steps: int, seed: int) -> Ints:
     """Numbers of training items, steps × size; `code` is the subset of each item, ascending.
 
     `plain` (the paper): all items in random order, again and again. The share s_i of a subset then varies from batch to
@@ -134,7 +134,7 @@ def batches(code: Ints, kind: str, size: int, steps: int, seed: int) -> Ints:
     times the variance, 17 times at B = 64: the same precision in fewer steps.
     """
     n = int(code.max()) + 1
-    if kind == "plain":
+    if makeup == "plain":
         return Batches(np.zeros(len(code), np.int64), size, seed).block(0, steps)
     rng = child(seed, "makeup")
     counts = rng.multinomial(size, rng.dirichlet(np.full(n, CONCENTRATION / n), size=steps))

@@ -1,4 +1,4 @@
-"""Which label of a benchmark each class of a model counts for: by name, by synonym, by a class hierarchy, or as told.
+"""Which label of a benchmark each class of a model counts for: by name, synonym, class hierarchy, or the user's map.
 
 An ImageNet class counts for the superclass that holds it. A class that fits no label, or several, counts for none: it
 is listed, never guessed.
@@ -20,11 +20,11 @@ from shiftbench.core.toml import read_toml
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 MAP, NAME, SYNONYM, HIERARCHY, POSITION = "map", "name", "synonym", "hierarchy", "position"
-"""How a class came to its label."""
+"""How the label of a class was determined."""
 
 
 class ClassMap(NamedTuple):
-    """Per class of the model, the code of the label that it counts for, or -1, and how that is known."""
+    """Per class of the model, the code of the label that it counts for, or -1, and how that was determined."""
 
     classes: tuple[str, ...]
     labels: tuple[str, ...]
@@ -56,7 +56,7 @@ class ClassMap(NamedTuple):
         return scores
 
     def notes(self) -> list[str]:
-        """What a user should know of the map, in lines."""
+        """What a user should know about the map, as lines."""
         if set(self.how) == {POSITION}:
             return [f"the model names no classes: its outputs are taken as {in_short(self.labels)}, in this order"]
         lines = [f"{len(self.classes) - len(self.unmapped_classes):,} of the model's {len(self.classes):,} classes "
@@ -84,19 +84,19 @@ def map_classes(
     leave it out. A label without a class is an error unless `allow_unmapped`.
     """
     code, how = _mapped(classes, labels, class_map or {})
-    names = [_plain(name) for name in classes]
-    known = _unique({label: [_plain(label)] for label in labels})
-    own = _nodes(hierarchy, [[_plain(word) for word in name.split(",")] for name in classes])
+    names = [_normalised(name) for name in classes]
+    by_name = _unique({label: [_normalised(label)] for label in labels})
+    nodes = _nodes(hierarchy, [[_normalised(synonym) for synonym in name.split(",")] for name in classes])
     holders = _holders(hierarchy, labels)
     for number, name in enumerate(classes):
         if how[number] or names.count(names[number]) > 1:
             continue
-        synonyms = [word for word in map(_plain, name.split(",")) if word in known]
-        if names[number] in known:
-            code[number], how[number] = labels.index(known[names[number]]), NAME
-        elif len({known[word] for word in synonyms}) == 1:
-            code[number], how[number] = labels.index(known[synonyms[0]]), SYNONYM
-        elif (label := _lowest(holders, own[number])) >= 0:
+        synonyms = [synonym for synonym in map(_normalised, name.split(",")) if synonym in by_name]
+        if names[number] in by_name:
+            code[number], how[number] = labels.index(by_name[names[number]]), NAME
+        elif len({by_name[synonym] for synonym in synonyms}) == 1:
+            code[number], how[number] = labels.index(by_name[synonyms[0]]), SYNONYM
+        elif (label := _lowest(holders, nodes[number])) >= 0:
             code[number], how[number] = label, HIERARCHY
     table = ClassMap(tuple(classes), tuple(labels), code, tuple(how))
     if table.unmapped_labels and (not allow_unmapped or len(table.unmapped_labels) == len(labels)):
@@ -159,28 +159,28 @@ def class_list(value: Any) -> tuple[str, ...] | None:
     return tuple(value) if isinstance(value, list) and all(isinstance(name, str) for name in value) else None
 
 
-def _plain(name: str) -> str:
+def _normalised(name: str) -> str:
     return re.sub(r"[\s_-]+", " ", name).strip().casefold()
 
 
-def _unique(words: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """From word to owner, without the words that several have."""
+def _unique(names_of: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """From name to owner, without the names that several have."""
     owners: dict[str, set[str]] = {}
-    for owner, own in words.items():
-        for word in own:
-            owners.setdefault(word, set()).add(owner)
-    return {word: next(iter(of)) for word, of in owners.items() if len(of) == 1}
+    for owner, names in names_of.items():
+        for name in names:
+            owners.setdefault(name, set()).add(owner)
+    return {name: next(iter(sharing)) for name, sharing in owners.items() if len(sharing) == 1}
 
 
 def _mapped(classes: Sequence[str], labels: Sequence[str], class_map: Mapping[str, str]) -> tuple[Ints, list[str]]:
     code, how = np.full(len(classes), -1, np.int64), [""] * len(classes)
-    plain_labels = _unique({label: [label, _plain(label)] for label in labels})
+    by_name = _unique({label: [label, _normalised(label)] for label in labels})
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(classes):
-        for word in dict.fromkeys((_plain(name), *map(_plain, name.split(",")))):
-            numbers.setdefault(word, []).append(number)
+        for synonym in dict.fromkeys((_normalised(name), *map(_normalised, name.split(",")))):
+            numbers.setdefault(synonym, []).append(number)
     for name, label in class_map.items():
-        exact = [number for number, own in enumerate(classes) if own == name] or numbers.get(_plain(name), [])
+        exact = [number for number, other in enumerate(classes) if other == name] or numbers.get(_normalised(name), [])
         if not exact and name.isdecimal() and int(name) < len(classes):
             exact = [int(name)]
         if not exact:
@@ -188,7 +188,7 @@ def _mapped(classes: Sequence[str], labels: Sequence[str], class_map: Mapping[st
         if len(exact) > 1:
             raise ShiftBenchError(f"map: the model has {len(exact)} classes '{name}', of the numbers "
                                   f"{in_short(exact)}. Give their numbers in place of the name.")
-        owner = label if label in labels else plain_labels.get(_plain(label))
+        owner = label if label in labels else by_name.get(_normalised(label))
         if label and owner is None:
             raise unknown("label", label, labels, "map")
         code[exact[0]] = labels.index(owner) if label and owner is not None else -1
@@ -196,17 +196,17 @@ def _mapped(classes: Sequence[str], labels: Sequence[str], class_map: Mapping[st
     return code, how
 
 
-def _nodes(hierarchy: Hierarchy | None, words: Sequence[Sequence[str]]) -> list[int | None]:
-    """The node of each class: the only one that has all its words, or else any of them."""
+def _nodes(hierarchy: Hierarchy | None, synonyms: Sequence[Sequence[str]]) -> list[int | None]:
+    """The node of each class: the only one that has all its synonyms, or else any of them."""
     if hierarchy is None:
-        return [None] * len(words)
-    called: dict[str, set[int]] = {}
+        return [None] * len(synonyms)
+    nodes_of: dict[str, set[int]] = {}
     for code, node in enumerate(hierarchy.nodes.tolist()):
-        for word in (node, *hierarchy.names.get(node, "").split(",")):
-            called.setdefault(_plain(word), set()).add(code)
+        for name in (node, *hierarchy.names.get(node, "").split(",")):
+            nodes_of.setdefault(_normalised(name), set()).add(code)
     nodes: list[int | None] = []
-    for own in words:
-        sets = [called[word] for word in own if word in called]
+    for names in synonyms:
+        sets = [nodes_of[name] for name in names if name in nodes_of]
         common = set.intersection(*sets) if sets else set()
         candidates = common or set().union(*sets)
         nodes.append(next(iter(candidates)) if len(candidates) == 1 else None)
@@ -217,7 +217,7 @@ def _holders(hierarchy: Hierarchy | None, labels: Sequence[str]) -> dict[int, fr
     """By code of a label that is a node, the nodes below it and itself."""
     if hierarchy is None:
         return {}
-    nodes = _nodes(hierarchy, [[_plain(label)] for label in labels])
+    nodes = _nodes(hierarchy, [[_normalised(label)] for label in labels])
     return {code: frozenset(hierarchy.below(node).tolist()) for code, node in enumerate(nodes) if node is not None}
 
 

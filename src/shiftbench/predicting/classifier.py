@@ -1,4 +1,4 @@
-"""A finished model as `predict` runs it: what it reads of items, what it says of a batch, and what its outputs mean."""
+"""A finished model as `predict` runs it: what it reads from items, its outputs for a batch, and what they mean."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from shiftbench.images.decode import images, pictures
 LOGITS, PROBABILITIES, AUTO = "logits", "probabilities", "auto"
 OUTPUTS = (AUTO, LOGITS, PROBABILITIES)
 TAKES = ("images", "texts", "columns")
-"""What a model may be given of the items; by default the first of these that the collection has."""
+"""What a model may take; by default the first of these that the collection has."""
 
 Read = Callable[[Collection, Ints], Any]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is run, where it does not say so itself."""
+    """How a model is run, where it does not specify that itself."""
 
     prompts: tuple[str, ...] = ()  # templates of zero-shot models, with {} for the label
     weights: str = ""  # a file of weights, for nets that are named without them
@@ -57,9 +57,9 @@ class Options:
 
 def channels(values: str | float | Sequence[float], name: str) -> tuple[float, ...]:
     """Numbers of the channels, as numbers or as text with commas between them."""
-    words = values.split(",") if isinstance(values, str) else [values] if isinstance(values, int | float) else values
+    entries = values.split(",") if isinstance(values, str) else [values] if isinstance(values, int | float) else values
     try:
-        return tuple(float(word) for word in words if str(word).strip())
+        return tuple(float(entry) for entry in entries if str(entry).strip())
     except (TypeError, ValueError) as problem:
         raise ShiftBenchError(f"{name} is '{values}', but must be numbers: 0.485,0.456,0.406.") from problem
 
@@ -73,8 +73,8 @@ class Ahead:
         self.next: tuple[int, Future[Any]] | None = None
 
     def batch(self, start: int) -> Any:
-        begun, self.next = self.next, None
-        batch = begun[1].result() if begun is not None and begun[0] == start else self.work(start)
+        pending, self.next = self.next, None
+        batch = pending[1].result() if pending is not None and pending[0] == start else self.work(start)
         if start + self.size < self.n:
             self.next = start + self.size, self.pool.submit(self.work, start + self.size)
         return batch
@@ -84,8 +84,8 @@ class Ahead:
 class Classifier:
     """`classify(read(collection, rows))` are the outputs, items × classes.
 
-    `classes` names the outputs; without names they are the labels in their order. `identity` stands for all that the
-    outputs depend on; a model in memory has none, so that its finished batches are not kept.
+    `classes` names the outputs; without names they are the labels in their order. `identity` identifies all that the
+    outputs depend on; a model in memory has none, so its finished batches are not kept.
     """
 
     name: str
@@ -96,15 +96,15 @@ class Classifier:
     identity: str = ""
 
     def outputs_of(self, batch: Any, items: Strs) -> tuple[Floats, tuple[str, ...]]:
-        """The outputs for a batch of these items, checked to be a table of numbers with a row for each, and what a data
-        frame of them calls its columns. Columns that are called as the classes are, are in the order of the classes.
+        """The outputs for a batch of these items, checked to be a table of numbers with a row for each, and the column
+        names of a data frame of them. Columns named after the classes are put into the order of the classes.
         """
         try:
             values, columns = columns_of(self.classify(batch), self.name)
             numbers = np.asarray(values, np.float64)
         except ShiftBenchError:
             raise
-        except Exception as problem:  # a stranger's model may raise anything
+        except Exception as problem:  # a user's model may raise anything
             raise ShiftBenchError(f"{self.name}: fails on the batch of {len(items)} items from '{items[0]}' on "
                                   f"({type(problem).__name__}: {first_line(problem)}).") from problem
         if numbers.ndim == 1 and len(numbers) == len(items):
@@ -156,7 +156,7 @@ def log_probabilities(values: Floats, outputs: str, name: str, items: Strs) -> F
         return np.asarray(values - top - np.log(np.exp(values - top).sum(axis=1, keepdims=True)))
 
 
-# What a model reads of the items
+# What a model reads from the items
 
 def read_pictures(work: Callable[[Image], Any]) -> Read:
     """Each image in its own size, through a transform of the model's library."""
@@ -182,9 +182,9 @@ def read_columns(collection: Collection, rows: Ints) -> Floats:
 
 
 def reader_for(collection: Collection, takes: str, size: int) -> Read:
-    """What a function is given: images where there are some, else texts, else columns; or what `takes` says."""
-    there = {"images": collection.pixels is not None, "texts": len(collection.texts.text) > 0, "columns": True}
-    takes = takes or next(kind for kind in TAKES if there[kind])
+    """What a function gets: what `takes` says, else images where there are some, else texts, else columns."""
+    available = {"images": collection.pixels is not None, "texts": len(collection.texts.text) > 0, "columns": True}
+    takes = takes or next(modality for modality in TAKES if available[modality])
     return {"images": read_arrays(size), "texts": read_texts, "columns": read_columns}[takes]
 
 
@@ -195,11 +195,11 @@ def from_function(
 ) -> Classifier:
     """A function of a batch: a uint8 array of images, N × H × W × 3, a list of texts, or an array of columns, N × D.
 
-    It gives N × classes logits or probabilities. Its attribute `classes` (or `classes_`) names them, or the columns of
-    the data frame that it gives.
+    It returns N × classes logits or probabilities. Its attribute `classes` (or `classes_`) names them, or the columns
+    of the data frame that it returns.
     """
-    named = (getattr(function, attribute, None) for attribute in ("classes", "classes_"))
-    classes: Sequence[Any] = next((listed for listed in named if listed is not None), ())
+    attributes = (getattr(function, attribute, None) for attribute in ("classes", "classes_"))
+    classes: Sequence[Any] = next((names for names in attributes if names is not None), ())
     return Classifier(name or getattr(function, "__name__", type(function).__name__),
                       reader_for(collection, options.takes, options.size), function,
                       tuple(map(str, classes)), options.outputs, identity)

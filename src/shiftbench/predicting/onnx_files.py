@@ -1,4 +1,4 @@
-"""ONNX files: what goes in, its shape and its layout come from the file, normalisation from the user."""
+"""ONNX files: the input's type, shape and layout come from the file, normalisation from the user."""
 
 import json
 from contextlib import suppress
@@ -20,7 +20,7 @@ from shiftbench.predicting.classifier import (
 )
 
 SIDE = 224
-"""Pixels per side where the file leaves the size open and the user does not say it."""
+"""Pixels per side where neither the file nor the user sets the size."""
 NUMBERS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
            "tensor(uint8)": np.uint8}
 CLASS_KEYS = ("classes", "labels", "class_names", "names")
@@ -44,7 +44,7 @@ def open_onnx(path: Path, options: Options) -> Classifier:
     if options.device != "cpu" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         providers.insert(0, "CUDAExecutionProvider")
     settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4  # its errors are raised, and said in one line
+    settings.log_severity_level = 4  # its errors are raised, and reported in one line
     settings.use_deterministic_compute = True
     try:
         session = onnxruntime.InferenceSession(str(path), settings, providers=providers)
@@ -78,7 +78,7 @@ def open_onnx(path: Path, options: Options) -> Classifier:
 
 
 def _input(path: Path, entry: Any, options: Options) -> tuple[Read, Any]:
-    """What the input reads of the items, and how a batch of it becomes the input's array."""
+    """What the input reads from the items, and how a batch of it becomes the input's array."""
     shape = entry.shape
     if entry.type == "tensor(string)" and len(shape) in (1, 2):
         return read_texts, lambda texts: np.asarray(texts, np.object_).reshape(-1, *([1] if len(shape) == 2 else []))

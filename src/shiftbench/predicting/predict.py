@@ -1,4 +1,4 @@
-"""Run a finished model on items and give its predictions: open it, map its classes to labels, go batch by batch."""
+"""Run a finished model on items and return its predictions: open it, map its classes to labels, go batch by batch."""
 
 import os
 import platform
@@ -45,7 +45,7 @@ PICKLES = (".pkl", ".pickle", ".joblib", ".sav")
 FORMS = ("timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, a file model.onnx, a function "
          "FILE.py:FUNCTION, or the folder of a finished run")
 PACKAGES = ("torch", "timm", "torchvision", "transformers", "open_clip_torch", "onnxruntime", "numpy", "pillow")
-"""What the last bits of an output depend on: batches of other versions are not mixed."""
+"""The packages that the last bits of an output depend on: batches of different versions are not mixed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def predict(
 ) -> Predictions:
     """Log-probabilities of the labels for every item of a request, or the numbers where the request is about numbers.
 
-    With `out` they are written there, and finished batches are kept beside it until they are. `show` is given the map
+    With `out` they are written there, and finished batches are kept beside it until then. `show` is called with the map
     from classes to labels before the first batch. In batches of the same size the numbers repeat to the bit; another
     size may change the last bits, since a library may then add in another order.
     """
@@ -133,7 +133,7 @@ def _ignore(*_: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """A model whose first batch is known: what its outputs are called and mean, and which labels they count for."""
+    """A model after its first batch: the names and meaning of its outputs, and which labels they count for."""
 
     classifier: Classifier
     request: Request
@@ -170,8 +170,8 @@ def _begin(classifier: Classifier, request: Request, ahead: Ahead) -> _Job:
         return _Job(classifier, request, ahead, first, names, table,
                     meaning(first, classifier.outputs, classifier.name, request.items))
     if len(names) > 1:
-        theirs = named_columns(classifier.name, names, None, request.labels)
-        first, names = first[:, [theirs.index(label) for label in request.labels]], request.labels
+        columns = named_columns(classifier.name, names, None, request.labels)
+        first, names = first[:, [columns.index(label) for label in request.labels]], request.labels
         classifier = replace(classifier, classes=request.labels)
     if first.shape[1] != len(request.labels):
         raise ShiftBenchError(f"{classifier.name}: has {first.shape[1]} outputs, but {len(request.labels)} numbers are "
@@ -215,7 +215,7 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
     if not isinstance(model, str | Path):
         return _in_memory(model, request, options)
     name, path = str(model), Path(model)
-    library, _, rest = name.partition(":")
+    library, _, address = name.partition(":")
     if path.suffix in PICKLES:
         raise ShiftBenchError(f"{name}: a pickle may hold any code, so it is not opened. Load it yourself in a "
                               "function, FILE.py:FUNCTION, or save the model as ONNX.")
@@ -223,7 +223,7 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
         from shiftbench.predicting.onnx_files import open_onnx
 
         return open_onnx(path, options)
-    if library.endswith(".py") and rest:
+    if library.endswith(".py") and address:
         return from_function(function_of_file(name), request.collection, options, name, file_identity(library))
     zero_shot = library in ("openclip", "hf-nli")
     if zero_shot and not request.labels:
@@ -232,11 +232,11 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
     if options.prompts and not zero_shot:
         raise ShiftBenchError(f"{name}: has classes of its own, so prompts have no use. They are for openclip: and "
                               "hf-nli:.")
-    if zero_shot and rest:
+    if zero_shot and address:
         zero_shot_models = load_torch("shiftbench.predicting.zero_shot")
         opener = zero_shot_models.open_clip_model if library == "openclip" else zero_shot_models.open_nli
-        classifier: Classifier = opener(rest, options, request.labels)
-    elif library in LIBRARIES and rest:
+        classifier: Classifier = opener(address, options, request.labels)
+    elif library in LIBRARIES and address:
         classifier = load_torch("shiftbench.predicting.torch_models").open_library_model(name, options)
     elif (path / "run.json").is_file():
         classifier = load_torch("shiftbench.predicting.torch_models").open_run(path, options)
@@ -286,15 +286,15 @@ def in_kept_batches(
     `facts` describe all that the numbers depend on; batches of other facts are thrown away. A batch counts when it is
     whole in the file: what a killed process has written of its last one is written again.
     """
-    wanted = {**facts, "items": n, "width": width, "batch_size": size}
+    expected = {**facts, "items": n, "width": width, "batch_size": size}
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock") as locked:
         if not locked:
             raise ShiftBenchError(f"{folder}: another process is writing these predictions. Wait for it, or end it.")
-        if (folder / FACTS).is_file() and read_json(folder / FACTS) != wanted:
+        if (folder / FACTS).is_file() and read_json(folder / FACTS) != expected:
             (folder / SCORES).unlink(missing_ok=True)
-            say(f"{folder} has batches of another model or other settings: starting anew")
-        write_json(folder / FACTS, wanted)
+            say(f"{folder} has batches of another model or other settings: starting again")
+        write_json(folder / FACTS, expected)
         with (folder / SCORES).open("ab") as file:
             done = min(file.tell() // (4 * width), n)
             done -= 0 if done == n else done % size

@@ -51,9 +51,9 @@ def open_library_model(name: str, options: Options) -> Classifier:
         with full_precision(device):
             return np.asarray(net(inputs.to(device)).float().cpu().numpy())
 
-    classes = () if all(UNNAMED.fullmatch(word) for word in outside.classes) else outside.classes
-    if outside.ids:  # one more synonym: a word may stand for several nodes of a hierarchy, an id does not
-        classes = tuple(f"{words}, {node}" for words, node in zip(classes, outside.ids, strict=True))
+    classes = () if all(UNNAMED.fullmatch(label) for label in outside.classes) else outside.classes
+    if outside.ids:  # one more synonym: a name may match several nodes of a hierarchy, an id only one
+        classes = tuple(f"{names}, {node}" for names, node in zip(classes, outside.ids, strict=True))
     if outside.feed.takes == "tokens":
         return Classifier(name, read_texts, lambda texts: classify(_tokens(outside, texts)), classes,
                           identity=weights_digest(net))
@@ -63,9 +63,9 @@ def open_library_model(name: str, options: Options) -> Classifier:
 
 def _check_finished(name: str) -> None:
     """A net without a head would get a random one."""
-    kinds = " ".join(getattr(of_package(name, name.partition(":")[2], "AutoConfig"), "architectures", None) or ())
-    if "ImageClassification" not in kinds and "SequenceClassification" not in kinds:
-        raise ShiftBenchError(f"{name}: is {kinds or 'a net without a head'}, not a classifier of images or texts. "
+    heads = " ".join(getattr(of_package(name, name.partition(":")[2], "AutoConfig"), "architectures", None) or ())
+    if "ImageClassification" not in heads and "SequenceClassification" not in heads:
+        raise ShiftBenchError(f"{name}: is {heads or 'a net without a head'}, not a classifier of images or texts. "
                               "Train a head on it with shiftbench train, or name a model that has one.")
 
 
@@ -117,8 +117,8 @@ def open_module(module: Any, collection: Collection, options: Options) -> Classi
     """
     device = choose_device(options.device)
     net = module.eval().to(device)
-    mean, std = (torch.tensor(option or getattr(module, name, None) or plain, device=device).view(1, -1, 1, 1)
-                 for name, option, plain in (("mean", options.mean, (0.0,)), ("std", options.std, (1.0,))))
+    mean, std = (torch.tensor(option or getattr(module, name, None) or default, device=device).view(1, -1, 1, 1)
+                 for name, option, default in (("mean", options.mean, (0.0,)), ("std", options.std, (1.0,))))
 
     def classify(pixels: Any) -> Floats:
         with full_precision(device):
@@ -166,12 +166,12 @@ def open_run(folder: Path, options: Options) -> Classifier:
                 x = standardised(x) if run.normalise else x
             return np.asarray(trained(x).float().cpu().numpy())
 
-    return Classifier(str(folder), lambda collection, rows: _read(run, collection, rows, options.device), classify,
+    return Classifier(str(folder), lambda collection, rows: _inputs(run, collection, rows, options.device), classify,
                       classes, identity=file_identity(file))
 
 
-def _read(run: Run, collection: Collection, rows: Ints, device: str) -> Any:
-    """What the run's net takes of these items: features of its backbone, tokens or images."""
+def _inputs(run: Run, collection: Collection, rows: Ints, device: str) -> Any:
+    """The inputs of the run's net for these items: features of its backbone, tokens or images."""
     model = MODELS[run.model]
     if model.takes == "features":
         backbone, size = split_features(run.features)

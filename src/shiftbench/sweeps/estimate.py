@@ -28,13 +28,13 @@ from shiftbench.training.run import count_pools, items_per_batch, split_features
 FIRST = 4
 """Steps of the shortest warm-up."""
 ENOUGH = 0.5
-"""Two warm-ups must differ by so many seconds, and by this part of the first, to tell the time of a step."""
+"""Two warm-ups must differ by this many seconds, and by this share of the first, to show the time of a step."""
 STEADY = 256
-"""Steps that a warm-up on a GPU has at least: recording its work takes long, and comes first."""
+"""Least steps of a warm-up on a GPU: recording takes long, and comes first."""
 SAMPLE = 64
 """Items embedded to time the embedding."""
 FEW = 256
-"""Where features are missing, the warm-up trains on so many items, for which they are computed."""
+"""Where features are missing, the warm-up computes them for this many items and trains on those."""
 
 
 class Shape(NamedTuple):
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds that a pack takes: fixed + step · steps + evaluation · evaluations. `like` names the shape it is of."""
+    """Seconds that a pack takes: fixed + step · steps + evaluation · evaluations. `like` is the shape measured."""
 
     fixed: float
     step: float
@@ -78,7 +78,7 @@ class Row(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What is left to do and how long that takes. `seconds` is NaN where no warm-up went well."""
+    """What is left to do and how long that takes. `seconds` is NaN where every warm-up failed."""
 
     counts: Mapping[tuple[str, str], Counter[str]]  # benchmark, method -> state -> runs
     rows: Sequence[Row]
@@ -120,24 +120,24 @@ def estimate(
 ) -> Estimate:
     """Count the runs of a study and time a warm-up of what is left. Nothing is written below `out`.
 
-    After `budget` seconds no further shape is tried; what is left takes the time of its nearest neighbour.
+    After `budget` seconds no further shape is tried; the others take the time of their nearest neighbour.
     """
     states = [look(Path(out) / job.run.id) for job in jobs]
     counts: dict[tuple[str, str], Counter[str]] = {}
     for job, state in zip(jobs, states, strict=True):
         counts.setdefault((Path(job.benchmark).name, label_of(job.settings)), Counter())[state] += 1
-    left = [job for job, state in zip(jobs, states, strict=True)
+    pending = [job for job, state in zip(jobs, states, strict=True)
             if state != "done" and (retry_failed or state != "failed")]
     devices = devices_for(device)
     size = workers or (len(devices) if devices != ["cpu"] else cores())
-    if not left:
+    if not pending:
         return Estimate(counts, [], size, devices[0], 0.0, 0.0, 0.0, [])
-    packs = make_packs(left, devices[0], size)
+    packs = make_packs(pending, devices[0], size)
     shapes = _shapes(packs)
-    wants = needed_features(left)
-    embedding = sum(embedding_seconds(want, devices[0]) for want in wants)
+    needed = needed_features(pending)
+    embedding = sum(embedding_seconds(entry, devices[0]) for entry in needed)
     with scratch() as folder:
-        small = {want.collection for want in wants if len(want.missing) > FEW}
+        small = {entry.collection for entry in needed if len(entry.missing) > FEW}
         busy = min(size, len(packs))
         warm = WarmUp(folder, devices, busy, threads_of(size), small)
         try:
@@ -157,7 +157,7 @@ def estimate(
 
 
 def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str]) -> list[str]:
-    """What the figures rest on, in words."""
+    """The assumptions behind the figures."""
     assumed = [f"{'one worker is' if busy == 1 else f'{busy} workers are'} busy until the end",
                "nothing else uses the machine, or as much as during the warm-up",
                "no run stops early by patience, fails or is interrupted",
@@ -170,7 +170,7 @@ def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str])
 
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
-    """Packs by shape, the largest first: it is the one that is tried."""
+    """Packs by shape, the largest of each first: that one is tried."""
     from shiftbench.models.names import facts
 
     sizes: dict[str, tuple[int, dict[str, int]]] = {}
@@ -202,7 +202,7 @@ def _measure_all(
     shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm: "WarmUp", budget: float,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[Shape, Cost], dict[Shape, str]]:
-    """The commonest shape of every method first, then the second of each: so the budget cuts where it hurts least."""
+    """Measure the commonest shape of every method, then the second of each, and so on, until the budget is spent."""
     rank: Counter[tuple[str, str, str]] = Counter()
     order: list[tuple[int, Shape]] = []
     for shape in sorted(shapes, key=lambda shape: -sum(map(len, shapes[shape]))):
@@ -225,20 +225,20 @@ def _measure_all(
 
 def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
     """The cost of the shape that differs least: in model and inputs, then method, then batch and pack."""
-    def apart(other: Shape) -> tuple[bool, bool, float]:
+    def distance(other: Shape) -> tuple[bool, bool, float]:
         sizes = zip(shape[5:], other[5:], strict=True)
         return (other[1:4] != shape[1:4], other.method != shape.method,
                 sum(abs(math.log2(ours / theirs)) for ours, theirs in sizes))
 
-    return costs[min(costs, key=apart)] if costs else None
+    return costs[min(costs, key=distance)] if costs else None
 
 
 # The warm-up
 
 
 class WarmUp:
-    """Workers like those of the sweep, and as many, that train shortened runs in a scratch folder: all at once the same
-    ones but for their seeds, so that what they take from each other is in the time."""
+    """As many workers as the sweep will have, training shortened runs in a scratch folder: all at once, the same runs
+    except for their seeds, so that the time includes how much they slow each other down."""
 
     def __init__(self, scratch: Path, devices: Sequence[str], size: int, threads: int, small: set[str]) -> None:
         self.scratch, self.devices, self.size, self.threads, self.small = scratch, devices, size, threads, small
@@ -247,31 +247,31 @@ class WarmUp:
         self.tried = False
 
     def measure(self, pack: Sequence[Job], shape: Shape) -> Cost:
-        """Few steps with one evaluation, more of them until the two differ enough, and few with as many evaluations."""
+        """Time few steps with one evaluation, more until the times differ enough, and few with an evaluation each."""
         if pack[0].collection in self.small:
             pack = self._on_few(pack)
         steps = max(FIRST + 1, *(job.run.steps for job in pack))
         if not self.tried:  # the first pack of a process also pays for what is loaded once
             self._time(pack, FIRST, FIRST, first=self.size)
             self.tried = True
-        little = self._time(pack, FIRST, FIRST)
-        enough = ENOUGH * max(1.0, little)
+        short_time = self._time(pack, FIRST, FIRST)
+        enough = ENOUGH * max(1.0, short_time)
         n = max(4 * FIRST if self.devices[0] == "cpu" else STEADY, math.ceil(enough / self._pace(pack)))
-        much = self._time(pack, n := min(n, steps), n)
-        while much - little < enough / 2 and n < steps:
-            much = self._time(pack, n := min(4 * n, steps), n)
-        step = max(0.0, (much - little) / (n - FIRST))
-        evaluation = max(0.0, (self._time(pack, FIRST, 1) - little) / (FIRST - 1))
-        return Cost(max(0.0, much - step * n - evaluation), step, evaluation, shape)
+        long_time = self._time(pack, n := min(n, steps), n)
+        while long_time - short_time < enough / 2 and n < steps:
+            long_time = self._time(pack, n := min(4 * n, steps), n)
+        step = max(0.0, (long_time - short_time) / (n - FIRST))
+        evaluation = max(0.0, (self._time(pack, FIRST, 1) - short_time) / (FIRST - 1))
+        return Cost(max(0.0, long_time - step * n - evaluation), step, evaluation, shape)
 
     def _pace(self, pack: Sequence[Job]) -> float:
-        """Seconds of a step, as the log of the shortest warm-up has it: only to choose how long the next one is."""
+        """Seconds of a step by the log of the shortest warm-up: only to choose how long the next one is."""
         log = lines(self.scratch / "runs" / _short(pack, FIRST, FIRST, 0)[0].run.id / "log.jsonl")
         return max(1e-6, float(log[-1].get("seconds", 0.0)) / FIRST) if log else 1.0
 
     def _time(self, pack: Sequence[Job], steps: int, every: int, first: int = 0) -> float:
-        """Seconds from handing a shortened pack to every worker until it is done, in the mean; `first` is the number by
-        which the runs of the first worker differ from the original."""
+        """Mean seconds from handing a shortened pack to every worker until it is done; worker k gets the runs of number
+        `first` + k."""
         self._begin()
         began = time.monotonic()
         for number, worker in enumerate(self.workers):
@@ -323,11 +323,11 @@ class WarmUp:
         benchmark = Benchmark.load(pack[0].benchmark)
         folder = self.scratch / "benchmarks" / benchmark.digest
         rows = few(benchmark)
-        part = Benchmark(benchmark.items[rows], benchmark.split[rows], benchmark.label[rows], benchmark.domain[rows],
+        subset = Benchmark(benchmark.items[rows], benchmark.split[rows], benchmark.label[rows], benchmark.domain[rows],
                          benchmark.group[rows], benchmark.names, benchmark.card)
         if not folder.exists():
-            part.save(folder)
-        return [job._replace(benchmark=str(folder), settings={**job.settings, "benchmark": part.digest})
+            subset.save(folder)
+        return [job._replace(benchmark=str(folder), settings={**job.settings, "benchmark": subset.digest})
                 for job in pack]
 
     def close(self) -> None:
@@ -338,7 +338,7 @@ class WarmUp:
 
 
 def _short(pack: Sequence[Job], steps: int, every: int, number: int) -> list[Job]:
-    """The same runs, but so many steps, an evaluation every so many, and seeds of their own for every number."""
+    """The same runs with `steps` steps and an evaluation every `every` of them; each number has its own seeds."""
     changed: dict[str, Any] = {"steps": steps, "eval_every": every, "patience": 0}
     return [job._replace(settings={**job.settings, **changed, "seed": job.settings["seed"] + 10**6 * number})
             for job in pack]
@@ -349,20 +349,20 @@ def few(benchmark: Benchmark) -> Ints:
     cells = np.unique(benchmark.split, return_inverse=True)[1] * len(benchmark.names["group"]) + benchmark.group
     order = np.argsort(cells, kind="stable")
     starts = np.searchsorted(cells[order], cells[order])
-    kept = np.arange(len(order)) - starts < max(2, FEW // len(np.unique(cells)))
-    return np.sort(order[kept])
+    chosen = np.arange(len(order)) - starts < max(2, FEW // len(np.unique(cells)))
+    return np.sort(order[chosen])
 
 
-def embedding_seconds(want: Features, device: str) -> float:
+def embedding_seconds(needed: Features, device: str) -> float:
     """Seconds to compute what is missing, from a sample that is computed and thrown away."""
-    if not len(want.missing):
+    if not len(needed.missing):
         return 0.0
-    collection = Collection.load(want.collection)
-    backbone, size = split_features(want.features)
+    collection = Collection.load(needed.collection)
+    backbone, size = split_features(needed.features)
     times = []
-    for rows in (want.missing[:2], want.missing[:SAMPLE]):
+    for rows in (needed.missing[:2], needed.missing[:SAMPLE]):
         began = time.monotonic()
         embed(collection, rows, backbone, size, device=device)
         times.append(time.monotonic() - began)
-    per_item = max(0.0, times[1] - times[0]) / max(1, len(want.missing[:SAMPLE]) - 2)
-    return times[0] + per_item * len(want.missing)
+    per_item = max(0.0, times[1] - times[0]) / max(1, len(needed.missing[:SAMPLE]) - 2)
+    return times[0] + per_item * len(needed.missing)

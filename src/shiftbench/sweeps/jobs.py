@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from shiftbench.sweeps.study import Study
 
 GRAPHS = 8
-"""Image runs side by side on one GPU: more of them do not get more out of it (bench/train_gpu.py)."""
+"""Image runs side by side on one GPU: more of them are no faster (bench/train_gpu.py)."""
 HEADS = 64
-"""Heads in one product: more fall out of a processor's cache."""
+"""Heads in one product: more do not fit a processor's cache."""
 FEW = 8
-"""Packs are not made smaller than this to keep every worker busy: a stack of heads is filled up to it anyway."""
+"""The least size of packs, even where smaller ones would keep more workers busy: stacks of heads are padded to it."""
 
 
 class Job(NamedTuple):
@@ -46,8 +46,8 @@ class Job(NamedTuple):
 
 
 def owners_here(pack: Sequence[Job]) -> dict[str, Owner]:
-    """What the runs of a pack use that was registered in a notebook: other processes cannot load it."""
-    return {what: owner for job in pack for what, owner in own_parts(job.settings).items()
+    """The code used by the runs of a pack that was registered in a notebook: other processes cannot load it."""
+    return {name: owner for job in pack for name, owner in own_parts(job.settings).items()
             if not owner.file}
 
 
@@ -55,7 +55,7 @@ def train_jobs(
     pack: Sequence[Job], out: Path | str, device: str = "auto", checkpoint_seconds: float = 30.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
-    """Train the runs of a pack in this process; all are on one benchmark. If one fails, that is recorded and the others
+    """Train the runs of a pack in this process; all are on one benchmark. A failure of one is recorded, and the others
     go on."""
     from shiftbench.training.folder import train_pack
 
@@ -88,15 +88,15 @@ def make_packs(jobs: Sequence[Job], device: str = "auto", workers: int = 1) -> l
     """
     # With Ray the GPUs may be elsewhere: `device = "cuda"` is taken at its word.
     on_gpu = device.startswith("cuda") or (device == "auto" and choose_device(device).type == "cuda")
-    together: dict[Any, list[Job]] = {}
+    groups: dict[Any, list[Job]] = {}
     for number, job in enumerate(jobs):
         run = job.run
         key: tuple[Any, ...] = (job.benchmark, job.collection, run.features, run.size)
         if not on_gpu:
             key += _batches(run) if run.features else (number,)
-        together.setdefault(key, []).append(job)
-    most = min(GRAPHS if on_gpu else HEADS, max(FEW, math.ceil(len(jobs) / max(1, workers))))
-    return [pack[first:first + most] for pack in together.values() for first in range(0, len(pack), most)]
+        groups.setdefault(key, []).append(job)
+    limit = min(GRAPHS if on_gpu else HEADS, max(FEW, math.ceil(len(jobs) / max(1, workers))))
+    return [pack[first:first + limit] for pack in groups.values() for first in range(0, len(pack), limit)]
 
 
 def _batches(run: Run) -> tuple[Any, ...]:
@@ -109,14 +109,14 @@ ENGINES = {"local": "shiftbench.sweeps.local", "ray": "shiftbench.sweeps.on_ray"
 
 
 def check_out(out: Path | str, engine: str, logs: Sequence[str], leave_one_domain_out: bool) -> None:
-    """Only the workers of a cluster write to a URL."""
+    """Refuse a URL where only a folder will do: for the local engine, for logs, and for benchmarks built on the way."""
     if not is_url(out):
         return
     if engine == "local":
         raise ShiftBenchError(f"--out {out}: the local engine writes to a folder. Name one, or use --engine ray.")
     if logs or leave_one_domain_out:
-        what = "leave_one_domain_out" if leave_one_domain_out else "--log"
-        raise ShiftBenchError(f"--out {out}: {what} needs a folder that this machine sees, not a URL.")
+        option = "leave_one_domain_out" if leave_one_domain_out else "--log"
+        raise ShiftBenchError(f"--out {out}: {option} needs a folder that this machine sees, not a URL.")
 
 
 class Features(NamedTuple):
@@ -134,31 +134,31 @@ def needed_features(jobs: Sequence[Job]) -> list[Features]:
     for job in jobs:
         if job.settings.get("features") and job.settings["features"] not in (COLUMNS, SENTENCES):
             needed.setdefault((job.collection, str(job.settings["features"])), {})[job.benchmark] = None
-    wants = []
+    entries = []
     for (folder, features), benchmarks in needed.items():
         collection = Collection.load(folder)
         rows = np.unique(np.concatenate([collection.index(Benchmark.load(path).items) for path in benchmarks]))
         present = _present(Path(folder), features, len(collection))
-        wants.append(Features(folder, features, rows, rows[~present[rows]]))
-    return wants
+        entries.append(Features(folder, features, rows, rows[~present[rows]]))
+    return entries
 
 
 def embed_missing(
     jobs: Sequence[Job], device: str = "auto", progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Compute and cache what is missing. Where that fails nothing is lost: the runs that need it fail by themselves."""
-    for want in needed_features(jobs):
-        if len(want.missing):
+    """Compute and cache missing features. Where that fails, the runs that need them fail by themselves."""
+    for entry in needed_features(jobs):
+        if len(entry.missing):
             from shiftbench.training.features import embed
 
-            backbone, size = split_features(want.features)
+            backbone, size = split_features(entry.features)
             with suppress(ShiftBenchError):
-                embed(Collection.load(want.collection), want.missing, backbone, size, folder=want.collection,
+                embed(Collection.load(entry.collection), entry.missing, backbone, size, folder=entry.collection,
                       progress=progress, device=device)
 
 
 def _present(folder: Path, features: str, n: int) -> Bools:
-    """Which items have these features, as far as can be told without the backbone's weights."""
+    """Which items have these features, as far as is known without the backbone's weights."""
     backbone, size = split_features(features)
     for file in (folder / "features").glob(f"{backbone}@{size}-*/present.npy"):
         with suppress(OSError, ValueError, EOFError):
@@ -173,7 +173,7 @@ def sweep(
     retry_failed: bool = False, logs: Sequence[str] = (), checkpoint_seconds: float = 30.0, strict: bool = False,
     progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
-    """Do every run of a study with an engine; logs are copied while it goes on.
+    """Train every run of a study with an engine; logs are copied meanwhile.
 
     With `strict` no run is started where the pretrained weights of one have seen subclasses of its target.
     """
@@ -198,7 +198,7 @@ def sweep(
 
 
 def check_all_code(jobs: Sequence[Job], out: Path) -> None:
-    """Raise an error where a run was made with other code of its user than there is now."""
+    """Raise an error where the user's code of a run has changed since it was made."""
     from shiftbench.training.folder import check_code
 
     for job in jobs:

@@ -1,6 +1,6 @@
-"""What every engine keeps: which runs are left, which others have, how each ended, and which runs kill workers.
+"""The books of every engine: which runs are left, which others have, how each ended, and which runs kill workers.
 
-An engine says where results lie (`results`) and hands out packs from `queue`. What is there decides what is done.
+An engine says where results lie (`results`) and hands out packs from `queue`. The results decide which runs are done.
 """
 
 import time
@@ -16,7 +16,7 @@ from shiftbench.sweeps.workers import Pack, give_up
 from shiftbench.training.run import Outcome
 
 LOOK_AGAIN = 0.5
-"""Seconds until a run that another process holds is looked at again."""
+"""Seconds between two looks at a run that another process holds."""
 
 
 class ResultsFolder:
@@ -41,7 +41,7 @@ class ResultsFolder:
             (self.out / run / "failed.json").unlink()
 
     def progress(self, run: str) -> str:
-        """A word that changes with every checkpoint of a run."""
+        """A text that changes with every checkpoint of a run."""
         with suppress(OSError):
             return str((self.out / run / "resume.safetensors").stat().st_mtime_ns)
         return ""
@@ -49,19 +49,20 @@ class ResultsFolder:
 
 @dataclass(eq=False)
 class Ledger:
-    """A run that has not ended is in `queue`, in a pack that an engine has handed out, or in `busy`: others have it."""
+    """A run that has not ended is in `queue`, in a pack that an engine has handed out, or in `busy`, which others have.
+    """
 
     results: ResultsFolder | Store
     report: Callable[[Outcome], None] | None
     retries: int
     queue: deque[Pack] = field(default_factory=deque)
     busy: list[Pack] = field(default_factory=list)
-    looked: float = 0.0  # at the busy ones, when
+    looked: float = 0.0  # when the busy ones were last looked at
     ends: dict[str, Outcome] = field(default_factory=dict)
-    deaths: dict[str, tuple[int, str]] = field(default_factory=dict)  # how many since which checkpoint
+    deaths: dict[str, tuple[int, str]] = field(default_factory=dict)  # their number, and since which checkpoint
 
     def sort(self, packs: Sequence[Pack], retry_failed: bool) -> None:
-        """Find out what is there already; a run that is in several packs counts once."""
+        """Sort runs into ended, busy and queued ones by their results; a run that is in several packs counts once."""
         states = self.results.states(run for pack in packs for run in pack)
         seen: set[str] = set()
         for pack in packs:
@@ -71,48 +72,48 @@ class Ledger:
                 if retry_failed and states[run] == "failed":
                     self.results.forget_failure(run)
                     states[run] = "unfinished"
-            self.put(fresh, states)
+            self.enqueue(fresh, states)
 
-    def left(self, pack: Pack, states: Mapping[str, str]) -> Pack:
-        """What is still to be done of a pack, by the states of its runs: the others have ended, or others have them."""
+    def remaining(self, pack: Pack, states: Mapping[str, str]) -> Pack:
+        """The runs of a pack still to be done, by their states: the others have ended, or another process has them."""
         for run in [run for run in pack if states[run] in ("done", "failed")]:
             self.end(Outcome(run, states[run], self.results.failure(run) if states[run] == "failed" else ""))
-        held = {run: job for run, job in pack.items() if states[run] in ("running", "busy")}
-        if held:
-            self.busy.append(held)
-        return {run: job for run, job in pack.items() if run not in held and run not in self.ends}
+        elsewhere = {run: job for run, job in pack.items() if states[run] in ("running", "busy")}
+        if elsewhere:
+            self.busy.append(elsewhere)
+        return {run: job for run, job in pack.items() if run not in elsewhere and run not in self.ends}
 
-    def put(self, pack: Pack, states: Mapping[str, str]) -> None:
-        if left := self.left(pack, states):
-            self.queue.append(left)
+    def enqueue(self, pack: Pack, states: Mapping[str, str]) -> None:
+        if remaining := self.remaining(pack, states):
+            self.queue.append(remaining)
 
     def look_again(self) -> None:
-        """At what others have, now and then: they may have ended it, or died."""
+        """Look at the runs of other processes now and then: they may have ended them, or died."""
         if self.busy and time.monotonic() - self.looked >= LOOK_AGAIN:
-            held, self.busy, self.looked = self.busy, [], time.monotonic()
-            for pack in held:
-                self.put(pack, self.results.states(pack))
+            packs, self.busy, self.looked = self.busy, [], time.monotonic()
+            for pack in packs:
+                self.enqueue(pack, self.results.states(pack))
 
-    def hear(self, pack: Pack, ends: Iterable[Outcome]) -> None:
-        """How the runs of a pack ended."""
+    def record(self, pack: Pack, ends: Iterable[Outcome]) -> None:
+        """Record how the runs of a pack ended."""
         for end in ends:
             if end.state == "busy":
                 self.busy.append({end.run: pack[end.run]})
             else:
                 self.end(end)
 
-    def lost(self, pack: Pack, what: str, how: str) -> None:
-        """Repeat the runs of a pack whose worker died: together once, then one by one, to find the cause."""
-        left, together = self.left(pack, self.results.states(pack)), {}
-        for run, job in left.items():
+    def lost(self, pack: Pack, event: str, cause: str) -> None:
+        """Queue the runs of a pack whose worker died: together once, then one by one, to find the cause."""
+        remaining, together = self.remaining(pack, self.results.states(pack)), {}
+        for run, job in remaining.items():
             count = self._count_death(run)
-            if count > self.retries and len(left) == 1:
-                reason = f"{what} {count} times without getting further: {how}."
+            if count > self.retries and len(remaining) == 1:
+                reason = f"{event} {count} times without getting further: {cause}."
                 state = self.results.give_up(run, reason)
                 if state == "failed":
                     self.end(Outcome(run, state, reason))
                 else:
-                    self.put({run: job}, {run: state})
+                    self.enqueue({run: job}, {run: state})
             elif count > 1:
                 self.queue.append({run: job})
             else:
@@ -121,7 +122,7 @@ class Ledger:
             self.queue.append(together)
 
     def _count_death(self, run: str) -> int:
-        """How often its worker died since its last checkpoint."""
+        """How often a run's worker has died since its last checkpoint."""
         saved = self.results.progress(run)
         count, before = self.deaths.get(run, (0, ""))
         self.deaths[run] = count + 1 if saved == before else 1, saved

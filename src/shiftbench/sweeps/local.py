@@ -1,7 +1,7 @@
 """Runs on this machine: worker processes that live through many packs, are replaced when killed, and end with us.
 
-The driver only hands out packs and listens. What is done is known by the run folders alone, so that any process may die
-at any moment: the next start goes on from there.
+The driver only hands out packs and listens. The run folders alone say what is done, so that any process may die at any
+moment: the next start goes on from there.
 """
 
 import re
@@ -22,7 +22,7 @@ FALSE_STARTS = 5
 """Workers in a row that are killed before they are ready: then something is wrong with all of them."""
 
 DISORDER = re.compile(r"\w*(Memory|Runtime|Accelerator)Error: ")
-"""How a reason begins after which a process should not be trusted with another run: memory ran out, or a GPU failed."""
+"""The start of a reason after which a process should not get another run: memory ran out, or a GPU failed."""
 
 
 def run_packs(
@@ -30,13 +30,13 @@ def run_packs(
     report: Callable[[Outcome], None] | None = None, retry_failed: bool = False, retries: int = 5,
     checkpoint_seconds: float = 30.0,
 ) -> list[Outcome]:
-    """Do every run that is not done yet; returns how each ended, in the order of the jobs.
+    """Train every run that is not done yet; returns how each ended, in the order of the jobs.
 
     The jobs of a pack are on one benchmark and are trained together. `workers` = 0 means one per GPU, else one
-    per core; they share the cores. `report` is called once for every run, first for those found done or failed (0
+    per core; they share the cores. `report` is called once for every run, first for those already done or failed (0
     seconds).
-    A run that failed before is tried again with `retry_failed` only. A run whose process is killed is done again from
-    its last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
+    A run that failed before is tried again with `retry_failed` only. A run whose process is killed goes on from its
+    last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
     another process is doing is waited for. Runs with methods of a notebook are trained in this process.
     """
     named = [{job.run.id: job for job in pack} for pack in packs]
@@ -60,7 +60,7 @@ def run_packs(
 
 @dataclass(eq=False)
 class _Sweep:
-    """Workers, and what they are handed from the ledger."""
+    """Workers, and the packs that they get from the ledger."""
 
     ledger: Ledger
     devices: list[str]
@@ -77,7 +77,7 @@ class _Sweep:
                 return
             ready = wait([worker.pipe for worker in self.workers], LOOK_AGAIN if self.ledger.busy else None)
             for worker in [worker for worker in self.workers if worker.pipe in ready]:
-                self._hear(worker)
+                self._receive(worker)
 
     def train_here(self) -> None:
         """Train in this process, pack after pack: no other process can load what was registered in a notebook."""
@@ -88,8 +88,8 @@ class _Sweep:
                 time.sleep(LOOK_AGAIN)
                 continue
             pack = self.ledger.queue.popleft()
-            if left := self.ledger.left(pack, self.ledger.results.states(pack)):
-                self.ledger.hear(left, attempt(list(left.values()), options))
+            if remaining := self.ledger.remaining(pack, self.ledger.results.states(pack)):
+                self.ledger.record(remaining, attempt(list(remaining.values()), options))
 
     def close(self) -> None:
         for worker in self.workers:
@@ -101,28 +101,28 @@ class _Sweep:
         idle = [worker for worker in self.workers if worker.ready and not worker.pack]
         while idle and self.ledger.queue:
             pack = self.ledger.queue.popleft()
-            if left := self.ledger.left(pack, self.ledger.results.states(pack)):
-                idle.pop().give(left)
+            if remaining := self.ledger.remaining(pack, self.ledger.results.states(pack)):
+                idle.pop().give(remaining)
         starting = sum(not worker.ready for worker in self.workers)
         for _ in range(min(self.size - len(self.workers), len(self.ledger.queue) - starting)):
             in_use = [worker.device for worker in self.workers]
             device = min(self.devices, key=in_use.count)
             self.workers.append(Worker.start(self.options._replace(device=device)))
 
-    def _hear(self, worker: Worker) -> None:
+    def _receive(self, worker: Worker) -> None:
         try:
             ends: list[Outcome] = worker.pipe.recv()
         except (EOFError, OSError):
-            self._bury(worker)
+            self._remove_dead(worker)
             return
         worker.ready, self.false_starts = True, 0
         pack, worker.pack = worker.pack, {}
-        self.ledger.hear(pack, ends)
+        self.ledger.record(pack, ends)
         if any(end.state == "failed" and DISORDER.match(end.reason) for end in ends):
             worker.end()
             self.workers.remove(worker)
 
-    def _bury(self, worker: Worker) -> None:
+    def _remove_dead(self, worker: Worker) -> None:
         worker.end(10.0)  # it is dying already; wait for its exit code
         self.workers.remove(worker)
         if not worker.ready:
@@ -130,5 +130,5 @@ class _Sweep:
             if (worker.process.exitcode or 0) >= 0 or self.false_starts == FALSE_STARTS:
                 raise ShiftBenchError(
                     f"A worker process ended before it was ready ({worker.death}). Workers import the script that "
-                    "starts them: put the call below `if __name__ == \"__main__\":`. Otherwise see what it said above.")
+                    "starts them: put the call below `if __name__ == \"__main__\":`. Otherwise see its output above.")
         self.ledger.lost(worker.pack, "Its process died", worker.death)

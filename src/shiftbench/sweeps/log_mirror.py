@@ -1,4 +1,4 @@
-"""The logs of a sweep in TensorBoard or MLflow, copied by a thread while it goes on; log.jsonl stays the truth.
+"""The logs of a sweep in TensorBoard or MLflow, copied by a thread while it runs; log.jsonl stays authoritative.
 
 The process that started the sweep copies them: no run fails because a server is down, workers need no further package,
 and it works with every engine. The sink itself says which points it has, so that a resumed run, a second sweep or a
@@ -29,9 +29,9 @@ from shiftbench.scoring.listing import lines, name_in, points
 class Mirror:
     """Inside `with Mirror(out, ["tensorboard"], runs):` the logs of these runs are copied as they grow.
 
-    A sink that cannot take them stops nothing: what was missed is tried again, at the latest when the block ends; what
-    is missing then stands in `problem` and in a warning. Runs that were done before are copied too, so that a sweep
-    that starts again with a sink, or after its copy was killed, ends with all of them.
+    A sink that fails stops nothing: what it missed is tried again, at the latest when the block ends; what is missing
+    then is named in `problem` and in a warning. Runs that were done before are copied too, so that a sweep that starts
+    again with a sink, or after its copy was killed, ends with all of them.
     """
 
     def __init__(self, out: Path | str, names: Sequence[str], runs: Iterable[str], seconds: float = 5.0) -> None:
@@ -46,7 +46,7 @@ class Mirror:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: BaseException | TracebackType | None) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, *error: BaseException | TracebackType | None) -> None:
         if self._thread.is_alive():
             self._stop.set()
             self._thread.join()
@@ -68,26 +68,26 @@ class Mirror:
         self.problem = ""
         for run, before in list(self.open.items()):
             folder = self.out / run
-            now = _looks(folder)
+            now = _file_state(folder)
             if now is None or now == before:
                 continue
             try:
                 entry = read_entry(folder)
             except (ShiftBenchError, KeyError, TypeError, ValueError):
-                continue  # its run.json is damaged, which training and scoring say better
+                continue  # its run.json is damaged, which training and scoring report
             try:
                 for sink in self.sinks:
                     sink.copy(entry)
             except Exception as problem:  # any error of another package: the sweep goes on
                 self.problem = f"{run}: {type(problem).__name__}: {first_line(problem)}"
-                return  # the next run would fail alike, after as long a wait
+                return  # the next run would fail in the same way, after as long a wait
             self.open[run] = now
             if entry.state == "done":
                 del self.open[run]
 
 
-def _looks(folder: Path) -> tuple[int, int, bool] | None:
-    """Size and time of the log, and whether the run has ended; None while there is nothing to tell."""
+def _file_state(folder: Path) -> tuple[int, int, bool] | None:
+    """Size and time of the log, and whether the run has ended; None while there is nothing to copy."""
     ended = (folder / "done").is_file() or (folder / "failed.json").is_file()
     try:
         log = (folder / "log.jsonl").stat()
@@ -97,7 +97,7 @@ def _looks(folder: Path) -> tuple[int, int, bool] | None:
 
 
 class Entry(NamedTuple):
-    """What a run's folder says about it, for a sink."""
+    """A run as its folder describes it, for a sink."""
 
     run: str
     benchmark: str
@@ -108,7 +108,7 @@ class Entry(NamedTuple):
 
 
 def read_entry(folder: Path) -> Entry:
-    """A run as its folder tells of it."""
+    """Read a run's folder."""
     facts = read_json(folder / "run.json")
     run = dict(facts["run"])
     return Entry(folder.name, str(facts["benchmark"]["name"]), {**run.pop("params"), **run},
@@ -134,17 +134,17 @@ class TensorBoard:
     def copy(self, entry: Entry) -> None:
         folder = self.folder / entry.benchmark.replace("/", "-") / label_of(entry.settings) / entry.run
         folder.mkdir(parents=True, exist_ok=True)
-        path, wanted = folder / "events.out.tfevents.0.shiftbench", events(entry)
-        have = path.read_bytes() if path.is_file() else b""
-        same = _agree(have, wanted)
-        if same < len(wanted):  # else all is there, or the points of a log that was cut, which come again
-            with path.open("r+b" if have else "wb") as handle:
-                handle.seek(same)
+        path, content = folder / "events.out.tfevents.0.shiftbench", events(entry)
+        present = path.read_bytes() if path.is_file() else b""
+        agreed = _common_prefix(present, content)
+        if agreed < len(content):  # else all is there, or the points of a log that was cut, which come again
+            with path.open("r+b" if present else "wb") as handle:
+                handle.seek(agreed)
                 handle.truncate()
-                handle.write(wanted[same:])
+                handle.write(content[agreed:])
 
 
-def _agree(a: bytes, b: bytes) -> int:
+def _common_prefix(a: bytes, b: bytes) -> int:
     """How many bytes are the same from the start."""
     n = min(len(a), len(b))
     differs = np.frombuffer(a[:n], np.uint8) != np.frombuffer(b[:n], np.uint8)
@@ -174,7 +174,7 @@ def events(entry: Entry) -> bytes:
 
 
 _FORBIDDEN = re.compile(r"[^\w\-./: ]")
-"""What MLflow takes in no name: the brackets of worst_group_accuracy[region!Other]."""
+"""Characters that MLflow refuses in names, such as the brackets of worst_group_accuracy[region!Other]."""
 
 
 class MLflow:
@@ -185,12 +185,12 @@ class MLflow:
     """
 
     def __init__(self, out: Path) -> None:
-        here = out.resolve() / "mlflow.db"
-        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{here}"
+        database = out.resolve() / "mlflow.db"
+        self.uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database}"
         for module in ("mlflow", *(["sqlalchemy", "alembic"] if self.uri.startswith("sqlite") else [])):
             _need(module, "mlflow")
         self.name = out.resolve().name
-        self.artifacts = None if "MLFLOW_TRACKING_URI" in os.environ else here.with_name("mlflow").as_uri()
+        self.artifacts = None if "MLFLOW_TRACKING_URI" in os.environ else database.with_name("mlflow").as_uri()
         self.client: Any = None
         self.runs: dict[str, str] = {}  # ours -> theirs
         self.sent: dict[str, dict[int, int]] = {}  # ours -> stage -> last step
@@ -211,10 +211,10 @@ class MLflow:
         sent = self.sent[entry.run]
         for line in entry.lines:
             if line["step"] > sent.get(line["stage"], -1):
-                when = int((entry.started + float(line.get("seconds", 0.0))) * 1000)
+                timestamp = int((entry.started + float(line.get("seconds", 0.0))) * 1000)
                 last = name_in(line["stage"], "loss")
                 ordered = sorted(points(line), key=lambda point: point[0] == last)
-                client.log_batch(self.runs[entry.run], [Metric(_FORBIDDEN.sub(" ", key).strip(), value, when,
+                client.log_batch(self.runs[entry.run], [Metric(_FORBIDDEN.sub(" ", key).strip(), value, timestamp,
                                                                line["step"]) for key, value in ordered])
                 sent[line["stage"]] = line["step"]
         if entry.state != "running":
@@ -228,8 +228,8 @@ class MLflow:
             for name in ("mlflow", "alembic"):
                 logging.getLogger(name).setLevel(logging.WARNING)
             client = MlflowClient(self.uri)
-            found = client.get_experiment_by_name(self.name)
-            self.experiment = found.experiment_id if found else client.create_experiment(self.name, self.artifacts)
+            stored = client.get_experiment_by_name(self.name)
+            self.experiment = stored.experiment_id if stored else client.create_experiment(self.name, self.artifacts)
             token: str | None = ""
             while token is not None:
                 page = client.search_runs([self.experiment], "tags.`shiftbench.run` != ''", page_token=token or None)

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: every pack is a task, every run is known by its folder or its place in a store.
+"""Runs on a Ray cluster: every pack is a task, every run has a folder, or a place in a store.
 
 Ray moves no data for us. A task gets the names of a benchmark and a collection, which all machines must see as the
 driver does, and leaves its results in OUT: a folder that all machines see, or a URL (`shiftbench.sweeps.storage`). So
@@ -30,7 +30,7 @@ from shiftbench.training.device import set_threads
 from shiftbench.training.run import Outcome
 
 AT_ONCE = 1000
-"""Tasks that Ray knows of at a time: enough for it to see that more machines would help, few enough to keep in hand."""
+"""Tasks that Ray has at a time: enough for it to see that more machines would help, few enough to keep track of."""
 
 FALSE_STARTS = 5
 """Tasks in a row whose worker could not be set up: then something is wrong with all of them."""
@@ -40,7 +40,7 @@ TRIES = 3
 
 LOSSES = {"WorkerCrashedError": "its process was killed", "NodeDiedError": "its node was lost",
           "OutOfMemoryError": "its node ran out of memory, lower batch_size"}
-"""Ray's names for how a task is lost, in words."""
+"""Ray's errors for a lost task, as sentences."""
 
 
 def run_packs(
@@ -48,15 +48,15 @@ def run_packs(
     report: Callable[[Outcome], None] | None = None, retry_failed: bool = False, retries: int = 5,
     checkpoint_seconds: float = 30.0, address: str | None = None,
 ) -> list[Outcome]:
-    """Do every run that is not done yet; returns how each ended, in the order of the jobs. As the local engine, on Ray.
+    """Train every run that is not done yet; returns how each ended, in the order of the jobs: the local engine on Ray.
 
     The cluster is that of this process, else at `address` or RAY_ADDRESS, else one started on this machine for as long
     as this takes. A task has one core, and one GPU where there are any and `device` is not cpu. `workers` limits how
     many tasks run at once; 0 means as many as there is room for. A run that loses its worker or its node goes on from
     its last checkpoint; one that loses it `retries` times more without getting further is recorded as failed.
     """
-    for what, owner in owners_here([job for pack in packs for job in pack]).items():
-        raise ShiftBenchError(f"{what.capitalize()} ({owner}) cannot be loaded by the workers of a cluster. Write it "
+    for name, owner in owners_here([job for pack in packs for job in pack]).items():
+        raise ShiftBenchError(f"{name.capitalize()} ({owner}) cannot be loaded by the workers of a cluster. Write it "
                               "to a file and import that, or use engine=local.")
     named = [{job.run.id: job for job in pack} for pack in packs]
     results = Store(out) if is_url(out) else ResultsFolder(Path(out).absolute())
@@ -71,13 +71,15 @@ def run_packs(
     return [ledger.ends[run] for pack in named for run in pack]
 
 
-def work(pack: Sequence[Job], options: WorkerOptions, here: str, seen: Sequence[str], roots: str = "") -> list[Outcome]:
-    """What a task does, on whichever machine. `seen` are files that the driver sees from the folder `here`, `roots` the
-    folders of images that its user trusts."""
+def work(
+    pack: Sequence[Job], options: WorkerOptions, folder: str, files: Sequence[str], roots: str = ""
+) -> list[Outcome]:
+    """What a task does, on any machine. `files` are those that the driver sees from `folder`, where it works; `roots`
+    are the folders of images that its user trusts."""
     os.environ[ROOTS] = roots
     with suppress(OSError):
-        os.chdir(here)  # names in a study may be relative
-    missing = [name for name in seen if not Path(name).exists()]
+        os.chdir(folder)  # names in a study may be relative
+    missing = [name for name in files if not Path(name).exists()]
     if missing:
         raise ShiftBenchError(f"{missing[0]}: not there on node {socket.gethostname()}. All machines of a cluster must "
                               "see benchmarks, collections and results under the same names; or let --out be a URL.")
@@ -98,7 +100,7 @@ def sign(results: ResultsFolder | Store) -> list[str]:
 
 @dataclass(eq=False)
 class _Sweep:
-    """Tasks under way, and what they are made of from the ledger."""
+    """Tasks under way, made from the packs of the ledger."""
 
     ledger: Ledger
     results: ResultsFolder | Store
@@ -113,19 +115,19 @@ class _Sweep:
         options = WorkerOptions(self.results.url, device, threads, checkpoint_seconds, loaded_plugins())
         # No retries by Ray: it would not know when to stop, nor that a run got further.
         task = ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=0, name="shiftbench")
-        here, marks = os.getcwd(), sign(self.results)
+        folder, marks = os.getcwd(), sign(self.results)
         try:
             while True:
                 ledger.look_again()
                 while ledger.queue and len(self.tasks) < (workers or AT_ONCE):
                     pack = ledger.queue.popleft()
                     names = {name for job in pack.values() for name in (job.benchmark, job.collection)}
-                    seen = marks + sorted(name for name in names if Path(name).exists())
+                    files = marks + sorted(name for name in names if Path(name).exists())
                     roots = trusted_roots(sorted({job.collection for job in pack.values()}), MARKER)
-                    self.tasks[task.remote(list(pack.values()), options, here, seen, roots)] = pack
+                    self.tasks[task.remote(list(pack.values()), options, folder, files, roots)] = pack
                 if self.tasks:
                     for ref in ray.wait(list(self.tasks), timeout=LOOK_AGAIN if ledger.busy else None)[0]:
-                        self._hear(ray, ref)
+                        self._receive(ray, ref)
                 elif ledger.busy:
                     time.sleep(LOOK_AGAIN)
                 else:
@@ -135,7 +137,7 @@ class _Sweep:
                 with suppress(Exception):  # the cluster may be what is lost
                     ray.cancel(ref, force=True)
 
-    def _hear(self, ray: Any, ref: Any) -> None:
+    def _receive(self, ray: Any, ref: Any) -> None:
         pack = self.tasks.pop(ref)
         try:
             ends: list[Outcome] = ray.get(ref)
@@ -152,19 +154,18 @@ class _Sweep:
             self.ledger.lost(pack, "It lost its worker", LOSSES.get(type(problem).__name__, line))
             return
         self.false_starts = 0
-        self.ledger.hear(pack, ends)
+        self.ledger.record(pack, ends)
 
 
-# On a worker's machine: runs are trained in a scratch folder, and sent to the store as they get on
+# On a worker's machine: runs are trained in a scratch folder, and their checkpoints are sent to the store
 
 
 def train_stored(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
-    """Do a pack whose results go to the store at `options.out`: go on from what is there, send what comes.
+    """Train a pack whose results go to the store at `options.out`: go on from what is there, send each result.
 
-    What keeps a run from being brought or sent is its outcome here, not a record in the store: it is tried again with
-    the next start.
+    An error in fetching or sending a run is its outcome here, not a record in the store: the next start tries it again.
     """
-    ends, left = [], []
+    ends, pending = [], []
     with scratch() as folder:
         for job in pack:
             run = job.run.id
@@ -172,29 +173,29 @@ def train_stored(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
                 if Store(options.out).bring(run, folder / run):
                     ends.append(Outcome(run, "done"))
                 else:
-                    left.append(job)
+                    pending.append(job)
             except (ShiftBenchError, OSError) as problem:
                 ends.append(Outcome(run, "failed", str(problem)))
-        if left:
-            with sending(options.out, [job.run.id for job in left], folder, options.checkpoint_seconds):
-                outcomes = attempt(left, options._replace(out=str(folder)))
+        if pending:
+            with sending(options.out, [job.run.id for job in pending], folder, options.checkpoint_seconds):
+                outcomes = attempt(pending, options._replace(out=str(folder)))
             for end in outcomes:
-                trouble = _sent(options.out, end.run, folder / end.run)
-                ends.append(end._replace(state="failed", reason=trouble) if trouble else end)
+                reason = _send_end(options.out, end.run, folder / end.run)
+                ends.append(end._replace(state="failed", reason=reason) if reason else end)
     return ends
 
 
 @contextmanager
 def sending(url: str, runs: Sequence[str], folder: Path, seconds: float) -> Iterator[None]:
-    """Inside, the checkpoints of these runs go from `folder` to the store now and then, from a thread of its own.
+    """Within the block a thread sends the checkpoints of these runs from `folder` to the store now and then.
 
-    A store that does not answer now is asked again later: training does not wait for it.
+    A store that does not answer is asked again later: training does not wait for it.
     """
-    over = Event()
+    stop = Event()
 
     def keep_sending() -> None:
         sent = dict.fromkeys(runs, 0)
-        while not over.wait(max(0.2, seconds)):
+        while not stop.wait(max(0.2, seconds)):
             for run in runs:
                 now = _changed(folder / run)
                 if now != sent[run]:
@@ -207,12 +208,12 @@ def sending(url: str, runs: Sequence[str], folder: Path, seconds: float) -> Iter
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         thread.join()
 
 
-def _sent(url: str, run: str, folder: Path) -> str:
-    """Send how a run ended, more than once if need be; returns what went wrong, or an empty text once it is there."""
+def _send_end(url: str, run: str, folder: Path) -> str:
+    """Send how a run ended, with retries; returns what went wrong, or an empty text where nothing did."""
     reason = ""
     for trial in range(TRIES):
         time.sleep(trial**2)

@@ -32,7 +32,7 @@ MARKS = {"run.json", "failed.json", "done", "lock"}
 
 
 class Status(NamedTuple):
-    """One run: how it stands and what it is. `seconds` is the training time its log tells of so far."""
+    """One run: its state and what it is. `seconds` is its training time so far, by its log."""
 
     run: str
     state: str
@@ -86,7 +86,7 @@ def status(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     for job in jobs:
         run = job.run
         folder = folder_of(out, run.id)
-        # A run may fail before it could write down what it was.
+        # A run may fail before it has written what it is.
         runs.append(describe(folder, look(folder))._replace(
             benchmark=Path(job.benchmark).name, method=run.label, model=run.model, seed=run.seed))
     return runs
@@ -99,27 +99,27 @@ def left_out(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     """
     if jobs is None:
         return [describe(folder_of(out, name), state) for name, state in states(out).items() if state != "done"]
-    wanted = status(out, jobs)
-    asked_for = {status.run for status in wanted}
-    others = [describe(folder_of(out, name), state)._replace(state=LEFT_OVER)
+    statuses = status(out, jobs)
+    asked_for = {status.run for status in statuses}
+    leftovers = [describe(folder_of(out, name), state)._replace(state=LEFT_OVER)
               for name, state in states(out).items() if name not in asked_for]
-    return [*(status for status in wanted if status.state != "done"), *others]
+    return [*(status for status in statuses if status.state != "done"), *leftovers]
 
 
 def describe(folder: Path | str, state: str) -> Status:
-    """What a run's files say of it. What cannot be read stays empty: one bad folder must not hide the others."""
+    """A run by its files. What cannot be read stays empty: one bad folder must not hide the others."""
     return described(folder, state, *facts_and_last(folder, state))
 
 
 def facts_and_last(folder: Path | str, state: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What run.json says, and the last line of the log; each is empty where it is not there or cannot be read."""
-    facts = _read(folder, "run.json") if state != "not started" else {}
+    """The content of run.json and the last line of the log; each is empty where it is missing or cannot be read."""
+    facts = _read_facts(folder, "run.json") if state != "not started" else {}
     return facts, last_line(os.path.join(folder, LOG)) if facts else {}
 
 
 def described(folder: Path | str, state: str, facts: Mapping[str, Any], last: Mapping[str, Any]) -> Status:
-    """The same of what was read before."""
-    run, benchmark = _part(facts, "run"), _part(facts, "benchmark")
+    """The same, from facts that were read before."""
+    run, benchmark = _table(facts, "run"), _table(facts, "benchmark")
     name, model = str(benchmark.get("name", "")), str(run.get("model", ""))
     method = label_of(run) if "method" in run else ""
     seed, seconds = run.get("seed"), last.get("seconds")
@@ -129,8 +129,8 @@ def described(folder: Path | str, state: str, facts: Mapping[str, Any], last: Ma
 
 
 def failure(folder: Path | str) -> str:
-    """Why a run failed, as its failed.json has it."""
-    return str(_read(folder, "failed.json").get("reason", "failed.json cannot be read"))
+    """Why a run failed, by its failed.json."""
+    return str(_read_facts(folder, "failed.json").get("reason", "failed.json cannot be read"))
 
 
 def summary(states: Iterable[str]) -> str:
@@ -160,18 +160,18 @@ def _state(folder: str, files: list[str]) -> str:
         return "done"
     if "failed.json" in files:
         return "failed"
-    if "lock" in files and _held(os.path.join(folder, "lock")):
+    if "lock" in files and _is_locked(os.path.join(folder, "lock")):
         return "running"
     return "unfinished" if "run.json" in files else "not started"
 
 
 def folder_of(out: Folders, name: str) -> Path:
-    """The folder of a run; a run that is not there has one that cannot be."""
+    """The folder of a run; for a run that is not there, one that cannot exist."""
     return out.get(name, Path(os.devnull, name)) if isinstance(out, Mapping) else Path(out) / name
 
 
-def _held(path: str) -> bool:
-    """Whether a process holds the lock. We ask for a shared one and let go at once: two that ask do not meet."""
+def _is_locked(path: str) -> bool:
+    """Whether a process holds the lock. We ask for a shared one and release it at once: two that ask do not collide."""
     try:
         with open(path, "rb") as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -182,7 +182,7 @@ def _held(path: str) -> bool:
     return False
 
 
-def _read(folder: Path | str, name: str) -> dict[str, Any]:
+def _read_facts(folder: Path | str, name: str) -> dict[str, Any]:
     try:
         with open(os.path.join(folder, name), "rb") as handle:
             facts = json.loads(handle.read())
@@ -191,15 +191,15 @@ def _read(folder: Path | str, name: str) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _part(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    part = facts.get(key)
-    return part if isinstance(part, dict) else {}
+def _table(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    table = facts.get(key)
+    return table if isinstance(table, dict) else {}
 
 
 def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:
     """Which runs of a folder count, None for all, and those that are missing or in the way (`left_out`).
 
-    With a study its own count.
+    With a study only its own runs count.
     """
     if study is None:
         return None, left_out(out)
@@ -208,8 +208,8 @@ def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[li
     home = next(iter(out.values())).parent if isinstance(out, Mapping) else out
     jobs = (study if isinstance(study, Study) else Study.load(study)).jobs(home, collections=False)
     absent = left_out(out, jobs)
-    lacking = {status.run for status in absent if status.state != LEFT_OVER}
-    done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in lacking]
+    missing = {status.run for status in absent if status.state != LEFT_OVER}
+    done = [run for run in dict.fromkeys(job.run.id for job in jobs) if run not in missing]
     if not done:
         raise ShiftBenchError(f"{home}: none of the {len(jobs):,} runs that the study asks for is done. Is it the "
                               "study that was swept, with the same --set?")
@@ -218,10 +218,10 @@ def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[li
 
 def in_words(absent: Sequence[Status], most: int = 5) -> str:
     """The runs that a report lacks, the first of them by name."""
-    named = []
+    descriptions = []
     for status in absent[:most]:
         facts = (status.method, status.benchmark and f"on {status.benchmark}",
                  f"seed {status.seed}" if status.seed >= 0 else "", status.reason.rstrip("."))
-        named.append(f"{status.run} ({status.state}: {', '.join(fact for fact in facts if fact)})")
+        descriptions.append(f"{status.run} ({status.state}: {', '.join(fact for fact in facts if fact)})")
     more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
-    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(named)}{more}."
+    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(descriptions)}{more}."

@@ -39,7 +39,7 @@ WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "hf"}
 """Protocols where a file appears only when all of it is there. In others it is written under another name and moved."""
 
 FEW = 20
-"""Runs that are asked for one by one; for more, all are listed."""
+"""Up to this many runs are asked for one by one; for more, all are listed."""
 
 
 def is_url(out: Path | str) -> bool:
@@ -53,15 +53,15 @@ def url_of(out: Path | str) -> str:
     >>> url_of("s3:/bucket/runs"), url_of("file:/runs"), url_of("file:///runs/")
     ('s3://bucket/runs', 'file:///runs', 'file:///runs')
     """
-    protocol, rest = str(out).split(":/", 1)
+    protocol, path = str(out).split(":/", 1)
     root = "/" if protocol.endswith(("file", "local")) else ""
-    return f"{protocol}://{root}{rest.strip('/')}"
+    return f"{protocol}://{root}{path.strip('/')}"
 
 
 def fetch(url: Path | str, folder: Path | str) -> list[str]:
-    """Bring what finished runs left for scoring to a local folder, and why others failed; returns the finished runs.
+    """Copy to a local folder what scoring needs of finished runs, and why others failed; returns the finished runs.
 
-    What is already there is not brought again, so that it can be called while a sweep goes on.
+    What is already there is not copied again, so that it can be called while a sweep runs.
     """
     store, local = Store(url), Path(folder)
     files = store.files()
@@ -102,11 +102,11 @@ class Store:
 
     def states(self, runs: Iterable[str]) -> dict[str, str]:
         """Run -> done, failed, unfinished or not started; running is not known here. A few are asked for one by one."""
-        wanted = list(runs)
-        if len(wanted) <= FEW:
-            return {run: self.look(run) for run in wanted}
+        names = list(runs)
+        if len(names) <= FEW:
+            return {run: self.look(run) for run in names}
         files = self.files()
-        return {run: _state(files.get(run, set())) for run in wanted}
+        return {run: _state(files.get(run, set())) for run in names}
 
     def look(self, run: str) -> str:
         return _state(self.files(run).get(run, set()))
@@ -124,14 +124,14 @@ class Store:
         if state in ("done", "failed"):
             return state
         facts = {"reason": reason, "when": datetime.now(UTC).isoformat(timespec="seconds")}
-        self._put(run, "failed.json", lambda handle: handle.write(json.dumps(facts, indent=1).encode() + b"\n"))
+        self._write_file(run, "failed.json", lambda handle: handle.write(json.dumps(facts, indent=1).encode() + b"\n"))
         return "failed"
 
     def forget_failure(self, run: str) -> None:
         self._remove(run, {"failed.json"})
 
     def progress(self, run: str) -> str:
-        """A word that changes with every checkpoint of a run."""
+        """A text that changes with every checkpoint of a run."""
         try:
             self.fs.invalidate_cache()
             return str(self.fs.ukey(self._path(run, STATE)))
@@ -139,7 +139,7 @@ class Store:
             return ""
 
     def bring(self, run: str, folder: Path) -> bool:
-        """Put a run into `folder` as far as it came; True where it is done and nothing is left to do."""
+        """Fetch the present state of a run into `folder`; True where it is done and nothing is left to do."""
         stored = self.files(run).get(run, set())
         if "done" in stored:
             return True
@@ -151,29 +151,29 @@ class Store:
         return False
 
     def send(self, run: str, folder: Path) -> None:
-        """Put into the store what `folder` has of a run: everything and then `done`, or why it failed, or its state."""
+        """Store the files of a run in `folder`: everything and then `done`, or why it failed, or its present state."""
         stored = self.files(run).get(run, set())
         if "done" in stored:
             return
         names = _names(folder)
         if "done" in names:
-            passing = ("done", "failed.json", "resume.", "stage-")
-            self._copy(run, folder, [name for name in names if not name.startswith(passing)] + ["done"])
+            temporary = ("done", "failed.json", "resume.", "stage-")
+            self._copy(run, folder, [name for name in names if not name.startswith(temporary)] + ["done"])
             self._remove(run, stored & {STATE, "failed.json"})
         elif "failed.json" in names:
             self._copy(run, folder, [name for name in ("run.json", "log.jsonl", "failed.json") if name in names])
         elif any(name.endswith(".safetensors") for name in names):
-            self._put(run, STATE, lambda handle: _pack(folder, handle))
+            self._write_file(run, STATE, lambda handle: _pack(folder, handle))
 
-    def get(self, wanted: Sequence[tuple[str, str]], local: Path) -> None:
-        """Copy files (run, name) to `local`; a store that can do several at once does."""
+    def get(self, files: Sequence[tuple[str, str]], local: Path) -> None:
+        """Copy files (run, name) to `local`, several at once where the store can."""
         with self._asking("read"):
             try:
-                for run in {run for run, _ in wanted}:
+                for run in {run for run, _ in files}:
                     (local / run).mkdir(parents=True, exist_ok=True)
-                if wanted:
-                    self.fs.get([self._path(run, name) for run, name in wanted],
-                                [str(local / run / name) for run, name in wanted])
+                if files:
+                    self.fs.get([self._path(run, name) for run, name in files],
+                                [str(local / run / name) for run, name in files])
             except OSError as problem:  # the store's own errors name no file of ours
                 if Path(str(problem.filename or "")).is_relative_to(local):
                     raise ShiftBenchError(f"{problem.filename}: cannot be written ({problem.strerror}). Choose a "
@@ -186,9 +186,9 @@ class Store:
     def _copy(self, run: str, folder: Path, names: Sequence[str]) -> None:
         for name in names:
             with (folder / name).open("rb") as source:
-                self._put(run, name, partial(shutil.copyfileobj, source))
+                self._write_file(run, name, partial(shutil.copyfileobj, source))
 
-    def _put(self, run: str, name: str, write: Callable[[Any], Any]) -> None:
+    def _write_file(self, run: str, name: str, write: Callable[[Any], Any]) -> None:
         protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
         hidden = name if protocols & WHOLE else f".{name}-{uuid.uuid4().hex[:8]}"
         with self._asking("written"):
@@ -209,14 +209,14 @@ class Store:
                 self.fs.rm_file(self._path(run, name))
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def _asking(self, verb: str) -> Iterator[None]:
         try:
             yield
         except ShiftBenchError:
             raise
         except Exception as problem:  # every store has exceptions of its own
             reason = f"{type(problem).__name__}: {problem}".partition("\n")[0].rstrip(".")
-            raise ShiftBenchError(f"{self.url}: cannot be {what} ({reason}). Check the address, that the package for "
+            raise ShiftBenchError(f"{self.url}: cannot be {verb} ({reason}). Check the address, that the package for "
                                   "its protocol is installed, and your keys to it.") from problem
 
 
@@ -235,10 +235,10 @@ def _names(folder: Path) -> list[str]:
 
 
 def _pack(folder: Path, handle: Any) -> None:
-    """The state from which a run can go on, copied while it goes on.
+    """Write the state from which a run can resume, while it is being trained.
 
-    A checkpoint is replaced, never changed: a second name holds the one there is. The other files are read after it: a
-    log that is too long is cut when the run goes on, but missing lines would stay missing.
+    A checkpoint is replaced, never changed: a hard link keeps the present one. The other files are read after it: a log
+    that is too long is cut when the run resumes, but missing lines would stay missing.
     """
     copies = folder / f".{uuid.uuid4().hex}"
     copies.mkdir()

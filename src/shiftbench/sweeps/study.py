@@ -27,7 +27,7 @@ MOST = 1_000_000
 class Study:
     """Every benchmark with every method, every setting of it and every seed; runs that are equal count once.
 
-        benchmarks = ["../benchmarks/dog-*"]  # folders or patterns, seen from this file
+        benchmarks = ["../benchmarks/dog-*"]  # folders or patterns, relative to this file
         seeds = 5                             # 0 to 4; or a list
         search = "domainbed"                  # a named search space: it decides the settings that it names
         draws = 20                            # settings drawn per method; the first is the defaults
@@ -44,9 +44,9 @@ class Study:
         penalty = [1.0, 10.0]
         anneal = {power = [10, -2, -0.3]}     # drawn, 10^U(-2, -0.3); also {uniform = [a, b]} and {choice = [...]}
 
-    Lists are taken each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the same
-    for every benchmark and seed: one more setting moves no other, and runs pair across seeds. A method's own table wins
-    over the search space, the search space over [run] where it names the setting, and [run] over a preset such as
+    Lists are combined, each with each. Laws are drawn `draws` times, from a stream per method, draw and setting, the
+    same for every benchmark and seed: one more setting moves no other, and runs pair across seeds. A method's own table
+    wins over the search space, the search space over [run] where it names the setting, and [run] over a preset such as
     `metashift`. What --set changes in [run] is pinned. [[methods.irm]] more than once is one block after another.
 
     A study may make its own data, below the folder of its runs and only what is not there yet:
@@ -60,8 +60,8 @@ class Study:
         name = "sprites"
         items = 3000
 
-    Users' own code is loaded first, here and in every worker: import = ["my_methods.py", "my_package"]; files are seen
-    from this one.
+    Users' own code is loaded first, here and in every worker: import = ["my_methods.py", "my_package"]; files are
+    relative to this one.
     """
 
     benchmarks: tuple[str, ...]  # folders that are there
@@ -112,13 +112,13 @@ class Study:
         """Read and check a study; `changes` are settings that replace those of the file.
 
         A change is named as in the file (`seeds`, `run.lr`, `methods.irm.penalty`) or shorter (`lr`, `irm.penalty`);
-        `methods = ["erm"]` keeps these methods. Folders in changes are seen from the current folder.
+        `methods = ["erm"]` keeps these methods. Folders in changes are relative to the current folder.
         """
         raw, where, base = read_toml(path), str(path), Path(path).parent
-        known = [part.name for part in fields(Study) if part.name not in ("imports", "source")]
+        keys = [option.name for option in fields(Study) if option.name not in ("imports", "source")]
         for key in raw:
-            if key not in (*known, "import"):
-                raise unknown("key", key, [*known, "import"], where)
+            if key not in (*keys, "import"):
+                raise unknown("key", key, [*keys, "import"], where)
         raw["imports"] = [_near(name, [base, Path()]) if name.endswith(".py") else name
                           for name in _names_of("import", raw.pop("import", []), where)]
         load_plugins(raw["imports"])  # before a method is looked for
@@ -127,7 +127,7 @@ class Study:
         raw["methods"] = _blocks(raw.get("methods", {}), {}, where)
         changes = changes or {}
         for key, value in changes.items():
-            _change(raw, key, value, known, where)
+            _change(raw, key, value, keys, where)
         if isinstance(raw.get("pinned", []), list):
             raw["pinned"] = list(dict.fromkeys([*raw.get("pinned", []), *(
                 key.removeprefix("run.") for key in changes if key.removeprefix("run.") in run_fields())]))
@@ -177,7 +177,7 @@ class Study:
                         {"model": default_model(method, variant)}])
 
     def search_notes(self) -> list[str]:
-        """Which settings of the file the search space leaves as they are, and which it decides instead, in words."""
+        """Sentences on which settings of the file the search space keeps, and which it replaces."""
         space = SPACES[self.search]
         named = {method: {*space.run, *space.methods.get(method, {}), *(METHODS[method].space if space.own else ())}
                  for method in self.methods}
@@ -188,9 +188,9 @@ class Study:
         if replaced:
             notes.append(f"[run] {replaced}: replaced by search = \"{self.search}\"; pinned = [\"NAME\"] keeps a value")
         for method, tables in self.methods.items():
-            given = dict.fromkeys(f"{key} = {value!r}" for table in tables for key, value in table.items()
+            fixed = dict.fromkeys(f"{key} = {value!r}" for table in tables for key, value in table.items()
                                   if key in named[method])
-            notes += [f"[methods.{method}] {', '.join(given)}: pinned, not searched"] if given else []
+            notes += [f"[methods.{method}] {', '.join(fixed)}: pinned, not searched"] if fixed else []
         return notes
 
     def settings(self, task: str = "") -> list[dict[str, Any]]:
@@ -206,13 +206,13 @@ class Study:
         return list(distinct.values())
 
     def size_in_words(self) -> str:
-        """How many runs the study asks for, known before anything is drawn, built or timed."""
-        there = list(entries(self.benchmarks, self.seeds, None, None, self.source))
-        built, seeds, each = len(self.builds.members()), len(set(self.seeds)), len(self.settings())
-        runs = each * (sum(len(entry.seeds) for entry in there) + built * seeds)
+        """How many runs the study asks for, counted before anything is drawn, built or timed."""
+        loaded = list(entries(self.benchmarks, self.seeds, None, None, self.source))
+        built, seeds, settings = len(self.builds.members()), len(set(self.seeds)), len(self.settings())
+        runs = settings * (sum(len(entry.seeds) for entry in loaded) + built * seeds)
         more = ", and as many again without each training domain" if self.leave_one_domain_out else ""
-        return (f"{_counted(runs, 'run')}: {_counted(each, 'setting')} on {_counted(len(there) + built, 'benchmark')} "
-                f"with {_counted(seeds, 'seed')}{more}")
+        return (f"{_counted(runs, 'run')}: {_counted(settings, 'setting')} on "
+                f"{_counted(len(loaded) + built, 'benchmark')} with {_counted(seeds, 'seed')}{more}")
 
     @property
     def builds(self) -> Builds:
@@ -235,7 +235,7 @@ class Study:
     def jobs(self, out: Path | str, scratch: Path | str | None = None, *, collections: bool = True) -> list[Job]:
         """The runs, benchmark by benchmark. Benchmarks that are built for them are saved as `prepare` says.
 
-        Without `collections` nothing but benchmarks is looked for: the runs can then be named, not done.
+        Without `collections` only benchmarks are looked for: the runs can then be named but not trained.
         """
         by_task, built = {"": self.settings()}, self.prepare(out, scratch)
         below = Path(scratch or out) / "benchmarks" if self.leave_one_domain_out else None
@@ -246,7 +246,7 @@ class Study:
             if task not in by_task:
                 by_task[task] = self.settings(task)
             jobs += [Job(entry.folder, entry.collection, {**settings, "seed": seed})
-                     for settings in (on_benchmark(each, entry.benchmark) for each in by_task[task])
+                     for settings in (on_benchmark(setting, entry.benchmark) for setting in by_task[task])
                      for seed in entry.seeds]
         return jobs
 
@@ -298,22 +298,22 @@ def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]
     return blocks
 
 
-def _change(raw: dict[str, Any], key: str, value: Any, known: Sequence[str], where: str) -> None:
+def _change(raw: dict[str, Any], key: str, value: Any, keys: Sequence[str], where: str) -> None:
     """Set `seeds`, `run.lr` or `lr`, `methods.irm.penalty` or `irm.penalty`."""
-    head, _, rest = key.removeprefix("methods.").partition(".")
+    head, _, option = key.removeprefix("methods.").partition(".")
     if key == "methods":
         raw["methods"] = _blocks(value, raw["methods"], f"{where}, --set")
-    elif rest and head in METHODS:
+    elif option and head in METHODS:
         if head not in raw["methods"]:
             raise unknown("method", head, raw["methods"], f"{where}, --set")
         for table in raw["methods"][head]:
-            table[rest] = value
+            table[option] = value
     elif key.startswith("run.") or key in run_fields():
         raw["run"] = {**raw["run"], key.removeprefix("run."): value}
-    elif key in known and key != "run":
+    elif key in keys and key != "run":
         raw[key] = value
-    elif head == "world" and rest and isinstance(raw.get("world"), dict):
-        raw["world"] = {**raw["world"], rest: value}
+    elif head == "world" and option and isinstance(raw.get("world"), dict):
+        raw["world"] = {**raw["world"], option: value}
     else:
-        raise unknown("setting", key, [*(name for name in known if name != "run"), *run_fields(),
+        raise unknown("setting", key, [*(name for name in keys if name != "run"), *run_fields(),
                                        *(f"{name}.SETTING" for name in raw["methods"])], f"{where}, --set")

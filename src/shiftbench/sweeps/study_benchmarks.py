@@ -76,37 +76,37 @@ class Builds:
         for name in self.only:
             if name not in names:
                 raise unknown("member", name, names, self.source)
-        kept = [member for member in every if not self.only or member.name in self.only]
-        folders = [member.folder for member in kept]
+        chosen = [member for member in every if not self.only or member.name in self.only]
+        folders = [member.folder for member in chosen]
         for folder in folders:
             if folders.count(folder) > 1:
                 raise ShiftBenchError(f"{self.source}: two of its benchmarks are named '{folder}'. Name fewer suites, "
                                       "or rename a recipe.")
-        return kept
+        return chosen
 
     def folders(
         self, out: Path, draws: Sequence[int] = (), scratch: Path | None = None, say: Say | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Path]:
         """The folders of the benchmarks, built where they are missing: below `scratch`, if given, else below `out`."""
-        wanted = self.members(draws)
-        if not wanted:
+        requested = self.members(draws)
+        if not requested:
             return []
         world = self._world(out, scratch)
-        if (world and not (world / collections.MARKER).is_file()) or self._missing(out, wanted, scratch):
+        if (world and not (world / collections.MARKER).is_file()) or self._missing(out, requested, scratch):
             with _alone(scratch or out):
-                self._make(out, wanted, scratch or out, say or (lambda _: None), progress or (lambda *_: None))
-        return [built.folder for built in self._built(out, wanted, scratch)]
+                self._make(out, requested, scratch or out, say or (lambda _: None), progress or (lambda *_: None))
+        return [built.folder for built in self._built(out, requested, scratch)]
 
-    def _built(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
+    def _built(self, out: Path, requested: Sequence[Member], scratch: Path | None) -> list[Built]:
         return [Built(_at(out, scratch, Path("benchmarks", member.folder), benchmarks.MARKER), member)
-                for member in wanted]
+                for member in requested]
 
-    def _missing(self, out: Path, wanted: Sequence[Member], scratch: Path | None) -> list[Built]:
-        """What is not there yet; what is there is checked to be what is wanted."""
+    def _missing(self, out: Path, requested: Sequence[Member], scratch: Path | None) -> list[Built]:
+        """The benchmarks that are not there yet; those that are there are checked to be the requested ones."""
         missing: list[Built] = []
         digests: dict[Path, str] = {}
-        for built in self._built(out, wanted, scratch):
+        for built in self._built(out, requested, scratch):
             folder, member = built
             if not (folder / benchmarks.MARKER).is_file():
                 missing.append(built)
@@ -116,17 +116,17 @@ class Builds:
             if source not in digests:
                 digests[source] = read_marker(source, collections.MARKER, "collection", collections.FORMAT,
                                              {"digest": str})["digest"]
-            there = card.get("collection", {})
-            same = there.get("digest") == digests[source] and replicate_of(card) == member.replicate
+            stored = card.get("collection", {})
+            matches = stored.get("digest") == digests[source] and replicate_of(card) == member.replicate
             if self.world:  # a digest need not know the size of pictures, but the folder's name does
-                same = same and Path(str(there.get("path"))).name == source.name
-            if not same or {key: card.get(key) for key in member.facts} != member.facts:
+                matches = matches and Path(str(stored.get("path"))).name == source.name
+            if not matches or {key: card.get(key) for key in member.facts} != member.facts:
                 raise ShiftBenchError(f"{folder} is there, but was built from another collection or with other "
                                       f"settings than {self.source} asks for. Choose another --out.")
         return missing
 
     def _make(
-        self, out: Path, wanted: Sequence[Member], base: Path, say: Say, progress: Callable[[int, int], None]
+        self, out: Path, requested: Sequence[Member], base: Path, say: Say, progress: Callable[[int, int], None]
     ) -> None:
         world = self._world(out, base)
         if world and not (world / collections.MARKER).is_file():
@@ -135,7 +135,7 @@ class Builds:
             options = self._options()
             say(f"drawing {self.world['name']}" + "".join(f", {key} {value}" for key, value in options.items()))
             WORLDS[str(self.world["name"])](**options).save(world)
-        missing = self._missing(out, wanted, base)
+        missing = self._missing(out, requested, base)
         if missing:
             say(f"building {len(missing)} {'benchmark' if len(missing) == 1 else 'benchmarks'} below "
                 f"{base / 'benchmarks'}")
@@ -183,7 +183,7 @@ def _at(out: Path, scratch: Path | None, name: Path, marker: str) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While another process makes data here, wait for it: what it makes need not be made again."""
+    """Wait while another process makes data here: what it makes need not be made again."""
     while True:
         with lock(folder / ".making") as free:
             if free:
@@ -231,8 +231,8 @@ def entries(
         yield Entry(folder, benchmark, str(source_folder), its_seeds)
         for part in parts:
             assert parts_below is not None
-            kept = str(parts_below / part.name) if collection is None else _keep(part, parts_below, source_folder, draw)
-            yield Entry(kept, part, str(source_folder), its_seeds)
+            path = str(parts_below / part.name) if collection is None else _keep(part, parts_below, source_folder, draw)
+            yield Entry(path, part, str(source_folder), its_seeds)
 
 
 def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[int], source: str) -> None:
@@ -247,12 +247,12 @@ def _check_replicates(alike: Sequence[tuple[str, Benchmark]], seeds: Sequence[in
         if not same_rows(benchmark, other):
             raise ShiftBenchError(f"{source}: {first} and {folder} are replicates of '{benchmark.name}', but their "
                                   "tests differ. Build them together: shiftbench build SUITE --replicates.")
-    lacking = [seed for seed in seeds if seed not in draws]
-    if None not in draws and lacking:
-        there = ", ".join(str(draw) for draw in sorted(draw for draw in draws if draw is not None))
-        raise ShiftBenchError(f"{source}: '{benchmark.name}' has replicate {there} of its low-data items, but none for "
-                              f"seed {', '.join(map(str, lacking))}. Build more with --replicates {max(lacking) + 1}, "
-                              "or name the seeds that have one.")
+    missing = [seed for seed in seeds if seed not in draws]
+    if None not in draws and missing:
+        present = ", ".join(str(draw) for draw in sorted(draw for draw in draws if draw is not None))
+        raise ShiftBenchError(f"{source}: '{benchmark.name}' has replicate {present} of its low-data items, but none "
+                              f"for seed {', '.join(map(str, missing))}. Build more with --replicates "
+                              f"{max(missing) + 1}, or name the seeds that have one.")
 
 
 def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
@@ -267,10 +267,10 @@ def match(pattern: str, bases: Sequence[Path], where: str) -> list[Path]:
             return matches
     if any(sign in pattern for sign in "*?["):
         raise ShiftBenchError(f"{where}: '{pattern}' matches no benchmark. A benchmark is a folder with {MARKER}; the "
-                              f"pattern is seen from {bases[0]}{os.sep}.")
-    looked = [os.path.normpath(base / pattern) for base in bases]
-    state = "is not a benchmark" if any(map(os.path.exists, looked)) else "is not there"
-    raise ShiftBenchError(f"{where}: benchmark '{pattern}' {state} (looked at {' and '.join(dict.fromkeys(looked))}). "
+                              f"pattern is relative to {bases[0]}{os.sep}.")
+    paths = [os.path.normpath(base / pattern) for base in bases]
+    state = "is not a benchmark" if any(map(os.path.exists, paths)) else "is not there"
+    raise ShiftBenchError(f"{where}: benchmark '{pattern}' {state} (looked at {' and '.join(dict.fromkeys(paths))}). "
                           "Build it first: shiftbench build RECIPE.toml --out FOLDER.")
 
 

@@ -1,4 +1,4 @@
-"""What a study tries a method with: fixed settings, lists taken each with each, and laws to draw from."""
+"""The settings that a study tries a method with: fixed values, lists combined each with each, and laws to draw from."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -64,7 +64,7 @@ class Block:
 
     @staticmethod
     def of(method: str, variant: str, layers: Sequence[Layer]) -> "Block":
-        """The first layer that has a setting decides it. A law's draw 0 is what would stand there without the law.
+        """The first layer that has a setting decides it. A law's draw 0 is the value that would hold without the law.
 
         Steps and epochs are one setting (`IN_EPOCHS`): the steps of a layer hide the epochs of those below it.
         """
@@ -97,10 +97,10 @@ class Block:
             for draw in range(draws if self.laws else 1):
                 drawn = {key: entry.law.draw(child(seed, "draw", stream, str(draw), key)) if draw else entry.default
                          for key, entry in self.laws.items()}
-                yield self._whole({**self.fixed, **dict(zip(self.grid, point, strict=True)), **drawn}, where)
+                yield self._complete({**self.fixed, **dict(zip(self.grid, point, strict=True)), **drawn}, where)
 
-    def _whole(self, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """All fields of the Run, but those that a study adds: benchmark and seed."""
+    def _complete(self, settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """All fields of the Run, except those that a study adds: benchmark and seed."""
         method = self.method
         params = {field.name: settings[field.name] for field in fields(METHODS[method]) if field.name in settings}
         of_run = {key: value for key, value in settings.items() if key not in params}

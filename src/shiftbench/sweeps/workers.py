@@ -102,14 +102,14 @@ def cores() -> int:
 
 
 def threads_of(workers: int) -> int:
-    """Threads of each of so many processes: its share of the cores, or OMP_NUM_THREADS if that is fewer."""
+    """Threads of each of `workers` processes: its share of the cores, or OMP_NUM_THREADS if that is fewer."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     return max(1, min(cores() // max(1, workers), int(threads) if threads.isdecimal() else cores()))
 
 
 @contextmanager
 def _for_a_child(threads: int) -> Iterator[None]:
-    """What a process started now inherits: how many threads to compute with, and to leave Ctrl-C to the driver."""
+    """A process started in this block inherits its number of threads, and leaves Ctrl-C to the driver."""
     count = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     before = {name: os.environ.get(name) for name in count}
     resource_tracker.ensure_running()  # multiprocessing's own; its start would let Ctrl-C through again
@@ -146,7 +146,7 @@ def serve(pipe: "Connection[Any, Any]", options: WorkerOptions, environment: Map
 
 
 def attempt(pack: Sequence[Job], options: WorkerOptions) -> list[Outcome]:
-    """Do a pack; what keeps the whole pack from being done is recorded for each of its runs."""
+    """Train a pack; an error that stops the whole pack is recorded for each of its runs."""
     try:
         return train_jobs(pack, options.out, device=options.device, checkpoint_seconds=options.checkpoint_seconds)
     except Exception as problem:
@@ -174,10 +174,10 @@ def _listen(pipe: "Connection[Any, Any]", orders: "SimpleQueue[list[Job]]") -> N
 
 
 def _step_back(device: str) -> None:
-    """Where memory runs out it is a worker that ends, not the driver nor anything else on the machine.
+    """When memory runs out, let a worker end, not the driver or anything else on the machine.
 
-    One allocation larger than the machine is refused, and the run fails by itself. Otherwise the kernel may end a
-    process, and it takes us first.
+    One allocation larger than the machine is refused, and the run fails by itself. Otherwise the kernel may kill a
+    process, and it kills a worker first.
     """
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

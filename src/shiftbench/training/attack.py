@@ -1,4 +1,4 @@
-"""Images moved a little to where a net errs more: projected gradient ascent in an l2 ball (Madry et al., 2018)."""
+"""Adversarial images: projected gradient ascent on the loss within an l2 ball (Madry et al., 2018)."""
 
 import torch
 import torch.nn.functional as F
@@ -14,32 +14,32 @@ def attacked(net: Net, x: Tensor, label: Tensor, eps: float | Tensor, steps: int
     """For each image the worst of x⁰ = x and x^{t+1} = P(x^t + 0.8 eps · g / |g|), g the gradient of the cross-entropy.
 
     `x` is normalised, and `scale` (2 × 3) the mean and deviation it was normalised by, on the 0..255 scale; `eps` and
-    |·| are l2 over all pixels and channels on the [0, 1] scale. P goes back into the ball around x, then to legal
-    pixels, which leads no further away from x. An image that has no gradient stays.
+    |·| are l2 over all pixels and channels on the [0, 1] scale. P projects onto the ball around x, then clips to legal
+    pixels, which moves no further away from x. An image without a gradient stays as it is.
 
     The defaults of the robustness library, with which BREEDS was trained: no random start, the iterate with the
     largest loss and not the last one, and **the net in evaluation**, batch norms with their running statistics and no
-    dropout, so that looking for the images changes nothing in the net. The loss after it is trained on them in training
-    mode. Nothing here waits for the device or looks at data, so a step with it can be recorded. No gradient is left
-    behind: not on parameters, and none leads from the outcome to x.
+    dropout, so that the search does not change the net. Training then minimises the loss on these images in training
+    mode. Nothing here waits for the device or branches on data, so a step with an attack can be recorded. It leaves no
+    gradients: none on parameters, and none from the result to x.
     """
     x = x.detach()
     mean, std = (row.view(1, 3, 1, 1) for row in scale)
-    unit = 255 / std  # of normalised values, in one of pixels on the [0, 1] scale
+    unit = 255 / std  # normalised values per unit of the [0, 1] scale
     pixel = (x * std + mean) / 255
-    least, most = (-pixel).clamp(max=0), (1 - pixel).clamp(min=0)  # x itself counts as legal, whatever rounding did
+    lower, upper = (-pixel).clamp(max=0), (1 - pixel).clamp(min=0)  # x itself counts as legal, whatever rounding did
     modes = [(module, module.training) for module in net.modules()]
     net.eval()
     try:
-        moved = torch.zeros_like(x)
-        best, worst = moved, torch.full((len(x),), -torch.inf, device=x.device)
+        delta = torch.zeros_like(x)
+        best, worst = delta, torch.full((len(x),), -torch.inf, device=x.device)
         for t in range(steps + 1):
-            losses, slope = _losses(net, x + moved * unit, label, t < steps)
+            losses, slope = _losses(net, x + delta * unit, label, t < steps)
             higher = losses > worst
-            best, worst = torch.where(_wide(higher), moved, best), torch.where(higher, losses, worst)
+            best, worst = torch.where(_wide(higher), delta, best), torch.where(higher, losses, worst)
             if slope is not None:
-                moved = _inside(moved + STEP * eps * _direction(slope * unit), eps)
-                moved = torch.minimum(torch.maximum(moved, least), most)
+                delta = _inside(delta + STEP * eps * _direction(slope * unit), eps)
+                delta = torch.minimum(torch.maximum(delta, lower), upper)
     finally:
         for module, mode in modes:
             module.training = mode
@@ -56,15 +56,15 @@ def _losses(net: Net, x: Tensor, label: Tensor, with_slope: bool) -> tuple[Tenso
 
 
 def _direction(slope: Tensor) -> Tensor:
-    """Length 1 for each image, or 0 where all is flat. Divided by the largest entry first: squares of what is left of a
-    gradient when a net is sure would vanish."""
+    """The gradient of each image, scaled to length 1, or 0 where it is zero. It is divided by its largest entry first:
+    the squares of a confident net's tiny gradients would underflow."""
     slope = slope / _wide(slope.abs().flatten(1).amax(dim=1)).clamp(min=torch.finfo(slope.dtype).tiny)
     return slope / _wide(_length(slope)).clamp(min=1)
 
 
-def _inside(moved: Tensor, eps: float | Tensor) -> Tensor:
-    length = _wide(_length(moved))
-    return torch.where(length > eps, moved * (eps / length.clamp(min=torch.finfo(moved.dtype).tiny)), moved)
+def _inside(delta: Tensor, eps: float | Tensor) -> Tensor:
+    length = _wide(_length(delta))
+    return torch.where(length > eps, delta * (eps / length.clamp(min=torch.finfo(delta.dtype).tiny)), delta)
 
 
 def _length(x: Tensor) -> Tensor:

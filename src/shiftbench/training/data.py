@@ -36,11 +36,11 @@ def load(
     benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None,
     progress: Report | None = None, say: Say | None = None,
 ) -> "Data":
-    """The data a run is trained on, from memory where this process has just used the same.
+    """The data a run is trained on, from memory where this process has just loaded the same.
 
-    `folder` is the collection's, where features are cached; `progress` and `say` report the features that are not.
+    `folder` is the collection's, where features are cached; `progress` and `say` report on those still to be computed.
     """
-    shape = "" if collection.pixels is None else str(collection.pixels.shape)  # a digest does not know it
+    shape = "" if collection.pixels is None else str(collection.pixels.shape)  # the digest does not cover it
     takes = MODELS[run.model].takes
     tokens = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
     key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(size_of(run)), str(device),
@@ -57,9 +57,9 @@ def load(
 class Data:
     """Inputs and codes of every row, and how to take a batch of training items or a split's inputs from them.
 
-    `train_split` is the split whose items are the training items. `unlabelled` is the split whose items come beside
-    them without labels, none where it is empty; `strong` is the augmentation of their second view.
-    `normalise` is the run's: it holds for whatever a net sees, in training and in evaluation.
+    `train_split` is the split of the training items. `unlabelled` is the split whose items accompany them without
+    labels, or empty; `strong` is the augmentation of their second view. `normalise` is the run's: it applies to
+    everything a net sees, in training and in evaluation.
     """
 
     benchmark: Benchmark
@@ -89,8 +89,8 @@ class Data:
                                   f"{', '.join(self.benchmark.splits)}. Name another: unlabelled=SPLIT.")
         if isinstance(self.x, Tensor) and self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
             bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
-            what = "features" if self.x.ndim == 2 else "channels"
-            raise ShiftBenchError(f"The {what} of item '{self.benchmark.items[bad]}' are not finite numbers.")
+            noun = "features" if self.x.ndim == 2 else "channels"
+            raise ShiftBenchError(f"The {noun} of item '{self.benchmark.items[bad]}' are not finite numbers.")
         if self.device.type == "cuda" and self.x.nbytes < 0.6 * torch.cuda.mem_get_info(self.device)[0]:
             self.x = self.x.to(self.device)
 
@@ -137,13 +137,13 @@ class Data:
         return numbers.mean(dim=0), torch.where(spread > 0, spread, 1.0)
 
     def rows(self, split: str) -> Ints:
-        """The rows of a split, sought once: every evaluation asks for them."""
+        """The rows of a split, looked up once: every evaluation needs them."""
         if split not in self._rows:
             self._rows[split] = self.benchmark.rows(split)
         return self._rows[split]
 
     def scorer(self, split: str) -> Scorer:
-        """The scorer of a split, with the groupings of the card; prepared once for the metrics that there are."""
+        """The scorer of a split, with the groupings of the card; prepared once per set of registered metrics."""
         key = (split, *own_metrics(self.benchmark.target))
         if key not in self._scorers:
             groupings = groupings_of(self.benchmark) if self.has_classes else ()
@@ -182,12 +182,12 @@ class Data:
         counts = np.bincount(domain * n_labels + label, minlength=n_domains * n_labels).reshape(n_domains, n_labels)
         return Task(n_classes, n_domains, int(group.max()) + 1, n_features, torch.from_numpy(counts),
                     torch.from_numpy(np.bincount(group)), steps, twin,
-                    max(n_domains, int(self._others[2].max(initial=-1)) + 1))
+                    max(n_domains, int(self._unlabelled_codes[2].max(initial=-1)) + 1))
 
     @cached_property
-    def _others(self) -> Ints:
-        """Row, label, domain and group of every unlabelled item; labels and groups are not shown, and 0. A domain that
-        training has keeps its code, others follow."""
+    def _unlabelled_codes(self) -> Ints:
+        """Row, label, domain and group of every unlabelled item; labels and groups are hidden: 0. A domain that occurs
+        in training keeps its code; new ones follow."""
         rows = self.benchmark.rows(self.unlabelled) if self.unlabelled else np.zeros(0, np.int64)
         trained, domain = np.unique(self.benchmark.domain[self.train]), self.benchmark.domain[rows]
         new = np.setdiff1d(domain, trained)
@@ -201,7 +201,7 @@ class Data:
         """Row, label, domain and group of every training item, and of the unlabelled ones behind them, in one tensor:
         one gather per batch."""
         labelled = np.stack([self.train, self.benchmark.label[self.train], self.pools("domain"), self.pools("group")])
-        return torch.from_numpy(np.concatenate([labelled, self._others], axis=1)).to(self.device)
+        return torch.from_numpy(np.concatenate([labelled, self._unlabelled_codes], axis=1)).to(self.device)
 
     def draws(self, augmentation: str) -> int:
         """Random numbers per item that its augmentation takes."""
@@ -221,22 +221,22 @@ class Data:
         if not self.unlabelled:
             return self._labelled(index, net, augmentation, u, weight)
         half = index.shape[-1] // 2
-        u, others = (None, None) if u is None else (u[..., :half, :], u[..., half:, :])
+        u, u_unlabelled = (None, None) if u is None else (u[..., :half, :], u[..., half:, :])
         batch = self._labelled(index[..., :half], net, augmentation, u, None if weight is None else weight[..., :half])
-        return batch._replace(unlabelled=self._unlabelled(index[..., half:], net, augmentation, others))
+        return batch._replace(unlabelled=self._unlabelled(index[..., half:], net, augmentation, u_unlabelled))
 
     def _labelled(self, index: Tensor, net: Net, augmentation: str, u: Tensor | None, weight: Tensor | None) -> Batch:
         row, label, domain, group = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
         if not self.has_classes:
             label = self.truth.index_select(0, row.flatten()).view(*index.shape, *self.truth.shape[1:])
         x = self._view(row, net, augmentation, u)
-        return Batch(x, label, domain, group, index, weight, self._own(u, augmentation), self.loss)
+        return Batch(x, label, domain, group, index, weight, self._method_draws(u, augmentation), self.loss)
 
     def _unlabelled(self, index: Tensor, net: Net, augmentation: str, u: Tensor | None) -> Unlabelled:
         row, _, domain, _ = self._codes.index_select(1, index.flatten()).view(4, *index.shape).unbind()
         x = self._view(row, net, augmentation, u)
         strong = self._view(row, net, joined(augmentation, self.strong), u) if self.strong else x
-        return Unlabelled(x, strong, domain, index - len(self.train), self._own(u, augmentation))
+        return Unlabelled(x, strong, domain, index - len(self.train), self._method_draws(u, augmentation))
 
     def _view(self, row: Tensor, net: Net, augmentation: str, u: Tensor | None) -> Tensor:
         """The prepared inputs of rows, of which there may be a line per run."""
@@ -244,8 +244,8 @@ class Data:
         x = self.prepare(self.take(row.flatten()), net, augmentation, u[..., :n] if u is not None and n else None)
         return x.view(*row.shape, *x.shape[1:]) if row.ndim > 1 else x
 
-    def _own(self, u: Tensor | None, augmentation: str) -> Tensor | None:
-        """The random numbers that are the method's own."""
+    def _method_draws(self, u: Tensor | None, augmentation: str) -> Tensor | None:
+        """The random numbers left for the method."""
         n = self.draws(augmentation) + self.strong_draws(augmentation)
         return None if u is None or u.shape[-1] == n else u[..., n:]
 
@@ -274,7 +274,7 @@ class Data:
 
     @torch.no_grad()
     def measure_norms(self, net: Net, precision: str = "float32") -> None:
-        """Give the batch norms the mean and variance that training items have under the net's present weights."""
+        """Set the statistics of batch norms to those of training items under the net's present weights."""
         norms = net.norms()
         if not norms:
             return
@@ -289,13 +289,15 @@ class Data:
             norm.momentum = momentum
 
     def outputs(self, net: Net, rows: Ints, precision: str = "float32", part: nn.Module | None = None) -> Tensor:
-        """What a net, or a part of it, makes of benchmark rows, on the CPU, without augmentation."""
-        chunks = list(self.each(part or net, net, rows, precision))
+        """The outputs of a net, or of a part of it, for benchmark rows, on the CPU, without augmentation."""
+        chunks = list(self.by_chunk(part or net, net, rows, precision))
         return torch.cat(chunks).cpu() if chunks else torch.zeros(0, net.width if part else self.n_outputs)
 
     @torch.inference_mode()
-    def each(self, part: Callable[[Tensor], Any], net: Net, rows: Ints, precision: str = "float32") -> Iterator[Any]:
-        """What a part of a net makes of benchmark rows, some at a time, without augmentation."""
+    def by_chunk(
+        self, part: Callable[[Tensor], Any], net: Net, rows: Ints, precision: str = "float32"
+    ) -> Iterator[Any]:
+        """The outputs of a part of a net for benchmark rows, chunk by chunk, without augmentation."""
         modes = [(module, module.training) for module in net.modules()]
         net.eval()
         try:
@@ -324,16 +326,16 @@ class Batches:
     memory of earlier batches.
 
     `codes` says which pool an item is in: one pool for plain batches, one per domain or group for the others. Each
-    batch takes `size` items from every pool. A pool is dealt out in random order again and again, so that every item
-    comes equally often and none twice before all came once; a pool smaller than `size` is drawn with replacement.
+    batch takes `size` items from every pool. A pool is dealt in random order, round after round: every item comes
+    equally often, none again before all have come. A pool smaller than `size` is drawn with replacement.
 
     With `at_once` a batch takes `size` items from each of that many pools, drawn uniformly for every step (WILDS' group
     loader with its default of uniform groups). A pool of fewer items than `size` is drawn with replacement.
 
     Batches of another `purpose` are drawn by streams of their own.
 
-    With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool that weighs nothing
-    is drawn as if there were no weights: a batch needs items of it all the same.
+    With `weights` item i is drawn with replacement in proportion to weight i among its pool. A pool whose weights are
+    all 0 is drawn as if there were none, since a batch needs items from it too.
     """
 
     def __init__(self, codes: Ints, size: int, seed: int, weights: Floats | None = None, at_once: int = 0,
@@ -352,11 +354,11 @@ class Batches:
     def block(self, first: int, steps: int) -> Ints:
         """The batches of several steps as rows, pool after pool: one transfer to the device instead of many."""
         if self.at_once:
-            return np.stack([self._some(step) for step in range(first, first + steps)])
+            return np.stack([self._from_some_pools(step) for step in range(first, first + steps)])
         return np.concatenate([self._draw(number, first, steps) for number in range(len(self.pools))], axis=1)
 
     def _draw(self, number: int, first: int, steps: int) -> Ints:
-        """Batch t takes `size` items from place t · size of the endless row of rounds."""
+        """Batch t takes `size` items from position t · size of the endless sequence of rounds."""
         pool = self.pools[number]
         counters = np.arange(first * self.size, (first + steps) * self.size)
         sums = np.zeros(1) if self.weights is None else np.cumsum(self.weights[pool])
@@ -366,13 +368,13 @@ class Batches:
         elif len(pool) < self.size:
             chosen = pool[(uniform(self.seed, f"{self.purpose}batch {number}", counters) * len(pool)).astype(np.int64)]
         else:
-            turn, last = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
-            rounds = np.concatenate([self._round(number, later) for later in range(turn, last + 1)])
-            chosen = rounds[counters - turn * len(pool)]
+            first_turn, last_turn = int(counters[0]) // len(pool), int(counters[-1]) // len(pool)
+            rounds = np.concatenate([self._round(number, turn) for turn in range(first_turn, last_turn + 1)])
+            chosen = rounds[counters - first_turn * len(pool)]
         return chosen.reshape(steps, self.size)
 
-    def _some(self, step: int) -> Ints:
-        """The batch of a step that takes some of the pools."""
+    def _from_some_pools(self, step: int) -> Ints:
+        """The batch of a step that draws from `at_once` of the pools."""
         rng = child(self.seed, f"{self.purpose}pools", str(step))
         chosen = []
         for number in rng.choice(len(self.pools), self.at_once, replace=False).tolist():

@@ -12,9 +12,9 @@ from shiftbench.core.rng import child
 
 
 def check_device(name: str) -> None:
-    """Refuse a name that no device has. Torch says later whether this machine has the device."""
-    kind, _, number = name.partition(":")
-    if kind not in ("auto", "cpu", "cuda") or (number and not number.isdecimal()):
+    """Refuse a name that no device has. Torch finds out later whether this machine has the device."""
+    backend, _, number = name.partition(":")
+    if backend not in ("auto", "cpu", "cuda") or (number and not number.isdecimal()):
         raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")
 
 
@@ -23,8 +23,8 @@ def choose_device(name: str = "auto") -> torch.device:
     check_device(name)
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, number = name.partition(":")
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+    backend, _, number = name.partition(":")
+    if backend == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise ShiftBenchError(f"Device '{name}' is not here: torch sees {torch.cuda.device_count()} GPUs. "
                               "Use device=auto or device=cpu.")
     return torch.device(name)
@@ -32,14 +32,14 @@ def choose_device(name: str = "auto") -> torch.device:
 
 @contextmanager
 def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]:
-    """Inside, torch draws from a stream of its own and adds in a fixed order; outside, nothing has changed.
+    """Within the block torch draws from its own random stream and adds in a fixed order; afterwards all is as before.
 
     The only place where torch is seeded. On a GPU this also asks for algorithms that repeat; the few operations that
     have none still run, with torch's warning.
     """
     on_gpu = device.type == "cuda"
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    fills_memory = torch.utils.deterministic.fill_uninitialized_memory
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.manual_seed(int(child(seed, *purpose).integers(2**63)))
         if on_gpu:
@@ -51,13 +51,12 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
         finally:
             if on_gpu:  # on a CPU nothing was changed, and the call would load torch's compiler
                 torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-                torch.utils.deterministic.fill_uninitialized_memory = filled
+                torch.utils.deterministic.fill_uninitialized_memory = fills_memory
 
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Inside, nothing is differentiated, and a GPU multiplies whole 32-bit numbers (no TF32), in an order that repeats.
-    """
+    """Within the block nothing is differentiated, and a GPU multiplies in full 32 bits (no TF32), in a fixed order."""
     if device.type != "cuda":
         with torch.inference_mode():
             yield
@@ -79,7 +78,7 @@ def set_threads(n: int) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, torch computes with one thread: products as small as those of heads are slower on several."""
+    """Within the block torch computes with one thread: products as small as those of heads are slower on several."""
     before = torch.get_num_threads()
     set_threads(1)
     try:

@@ -36,10 +36,10 @@ from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
 from shiftbench.training.run import run_facts, split_features, split_settings
 
 FITTED = ("erm", "reweight")
-"""The methods that a fit can follow: with equal weights, or with those of groups, classes or domains."""
+"""The methods of a fit: with equal weights, or with those of groups, classes or domains."""
 WEIGHTS = {"": ("erm", {}), "group": ("reweight", {"by": "group"}), "class": ("reweight", {"by": "label"}),
            "label": ("reweight", {"by": "label"}), "domain": ("reweight", {"by": "domain"})}
-"""Sample weights by a word, as a method with its settings."""
+"""The names of sample weights, each as a method with its settings."""
 
 
 class Where(NamedTuple):
@@ -56,10 +56,10 @@ def fit(
     name: str = "", seed: int = 0, progress: Callable[[int, int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """Fit a copy of an estimator on the training rows, and write its predictions of every row; gives the run's folder.
+    """Fit a copy of an estimator on the training rows, and write its predictions for every row; returns the run's
+    folder.
 
-    What the estimator draws at random comes from the seed, where its `random_state` is not set. A finished run is not
-    repeated.
+    Where its `random_state` is not set, the seed takes its place. A finished run is not repeated.
     """
     check_estimator(estimator, benchmark)
     learner = _method(method, params or {})
@@ -98,7 +98,7 @@ def _write(folder: Path, benchmark: Benchmark, scores: Floats, facts: Mapping[st
 
 
 def _name(estimator: Any, learner: Any) -> str:
-    """What tables call an estimator: its class, of a pipeline that of the last step, and what it is weighted by."""
+    """The name of an estimator in tables: its class, or that of a pipeline's last step, and what its weights go by."""
     steps = getattr(estimator, "steps", None)
     name = type(steps[-1][1] if steps else estimator).__name__
     return f"{name}, weights by {learner.by}" if learner.name == "reweight" else name
@@ -116,41 +116,41 @@ def _method(method: str, params: Mapping[str, Any]) -> Any:
 def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
     """What `fit` takes, from the settings of a run whose model is an estimator's name.
 
-    Settings that are not the method's are the estimator's. Those of nets alone, such as `steps`, have no effect, and
-    `say` gets a line about each.
+    Settings that do not belong to the method go to the estimator. Those for nets alone, such as `steps`, have no
+    effect, and `say` gets a line about each.
     """
-    rest = dict(settings)
-    model, features, seed = rest.pop("model"), rest.pop("features", COLUMNS), rest.pop("seed", 0)
-    params = {field.name: rest.pop(field.name) for field in fields(find_method(method)) if field.name in rest}
-    estimator, idle = named_estimator(model, *split_settings(rest))
+    remaining = dict(settings)
+    model, features, seed = remaining.pop("model"), remaining.pop("features", COLUMNS), remaining.pop("seed", 0)
+    params = {field.name: remaining.pop(field.name) for field in fields(find_method(method)) if field.name in remaining}
+    estimator, idle = named_estimator(model, *split_settings(remaining))
     if say is not None:
         for key in idle:
-            say(f"{model}: {key}={rest[key]} has no effect: the model is fitted at once.")
+            say(f"{model}: {key}={remaining[key]} has no effect: the model is fitted at once.")
     return {"estimator": estimator, "method": method, "params": params, "seed": seed,
             "features": listed(features, ",") if "," in features else features}
 
 
 def named_estimator(name: str, params: Mapping[str, Any], of_run: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """An estimator of scikit-learn by its class, sklearn:HistGradientBoostingClassifier, with its parameters. Settings
-    of a run are parameters too where the estimator has them; the names of the others are given as well."""
+    of a run that the estimator has are parameters too; the names of the others are returned beside it."""
     package(name)
     try:
         estimator = _class(name.removeprefix(ESTIMATOR))()
     except TypeError as problem:
         raise ShiftBenchError(f"Model '{name}' cannot be made by its name alone ({first_line(problem)}). Make it in "
                               "Python, and call sb.fit.") from problem
-    takes = estimator.get_params(deep=False)
+    accepted = estimator.get_params(deep=False)
     for key in params:
-        if key not in takes:
-            raise unknown("parameter", key, takes, name)
-    shared = {key: value for key, value in of_run.items() if key in takes}
+        if key not in accepted:
+            raise unknown("parameter", key, accepted, name)
+    shared = {key: value for key, value in of_run.items() if key in accepted}
     return estimator.set_params(**params, **shared), [key for key in of_run if key not in shared]
 
 
 FAMILIES = ("ensemble", "linear_model", "svm", "tree", "neighbors", "naive_bayes", "neural_network",
             "discriminant_analysis", "gaussian_process", "dummy", "kernel_ridge", "isotonic", "cross_decomposition",
             "semi_supervised", "calibration", "multiclass")
-"""Where scikit-learn has its classifiers and regressors: its own search through all of it takes seconds."""
+"""The modules of scikit-learn with classifiers and regressors: its own search of the whole package takes seconds."""
 
 
 def _class(name: str) -> Any:
@@ -209,11 +209,11 @@ def _copied(estimator: Any, seed: int) -> Any:
 def _described(estimator: Any) -> dict[str, Any]:
     """The parameters of an estimator and of those inside it, as plain values that are equal for equal estimators."""
     if not hasattr(estimator, "get_params"):
-        return {"repr": _word(estimator)}
-    return {key: _plain(value) for key, value in sorted(estimator.get_params(deep=True).items())}
+        return {"repr": _text(estimator)}
+    return {key: _plain_value(value) for key, value in sorted(estimator.get_params(deep=True).items())}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
@@ -221,15 +221,15 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(element) for element in value]
+        return [_plain_value(element) for element in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(element) for key, element in value.items()}
+        return {str(key): _plain_value(element) for key, element in value.items()}
     if isinstance(value, np.ndarray):
         return f"array {digest({'values': value})[:12]}"
-    return type(value).__name__ if hasattr(value, "get_params") else _word(value)
+    return type(value).__name__ if hasattr(value, "get_params") else _text(value)
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
@@ -318,18 +318,19 @@ def sample_weights(benchmark: Benchmark, learner: Any, estimator: Any, label: st
 
 
 def _weight_name(estimator: Any) -> str:
-    """How `fit` calls the weights; a pipeline hands them to its last step by that step's name. Empty: it has none."""
+    """The name of the weights in `fit`; a pipeline passes them to its last step by that step's name. Empty: none."""
     from sklearn.utils.validation import has_fit_parameter
 
     if hasattr(estimator, "steps"):
         name, last = estimator.steps[-1]
-        inside = _weight_name(last)
-        return f"{name}__{inside}" if inside else ""
+        inner = _weight_name(last)
+        return f"{name}__{inner}" if inner else ""
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else ""
 
 
 def _fitted_scores(benchmark: Benchmark, estimator: Any, x: Any, weight: Mapping[str, Floats], label: str) -> Any:
-    """Fit, and give the scores of every row: log-probabilities, of an estimator without any its classes; or numbers."""
+    """Fit, and return the scores of every row: log-probabilities, the classes where an estimator has no probabilities,
+    or numbers."""
     train, target = benchmark.rows("train"), benchmark.target
     if not len(train):
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no rows in split 'train' to learn from.")
@@ -340,10 +341,10 @@ def _fitted_scores(benchmark: Benchmark, estimator: Any, x: Any, weight: Mapping
         if not target.has_classes or not hasattr(estimator, "predict_proba"):
             argument, values = "predictions", np.asarray(estimator.predict(x))
         else:
-            argument, chances = "probabilities", np.asarray(estimator.predict_proba(x))
+            argument, probabilities = "probabilities", np.asarray(estimator.predict_proba(x))
             values = np.zeros((len(benchmark), len(benchmark.names["label"])))
-            values[:, np.asarray(estimator.classes_, np.int64)] = chances  # training may lack a class
-    except Exception as problem:  # an estimator raises what its parts raise, and the user is to read which failed
+            values[:, np.asarray(estimator.classes_, np.int64)] = probabilities  # training may lack a class
+    except Exception as problem:  # an estimator may raise anything, and the user should see which one failed
         raise ShiftBenchError(f"Model '{label}' fails on {len(train):,} training items ({type(problem).__name__}: "
                               f"{first_line(problem)}).") from problem
     if argument == "predictions" and target.has_classes:

@@ -1,4 +1,4 @@
-"""What a run's net predicts of a split, and how good that is: the same at every evaluation and in the end."""
+"""The predictions of a run's net on a split, and their scores: the same during training and at its end."""
 
 import copy
 import math
@@ -28,7 +28,7 @@ LOSS = "loss"
 
 
 def evaluate(run: Run, data: Data, net: Net, split: str) -> dict[str, float]:
-    """What `score` would say of a split, without intervals, and the loss; what is not defined is left out."""
+    """The values that `score` gives for a split, without intervals, and the loss; undefined values are left out."""
     outputs, loss = _outputs_and_loss(run, data, net, split)
     values = values_of(data.scorer(split)([outputs], [0], None))
     values[LOSS] = values.get("nll", loss)
@@ -41,18 +41,18 @@ def rank(data: Data, select_on: str, values: Mapping[str, float]) -> tuple[float
 
     Where a target has no such number, as boxes have no `loss`, it is the target's metric over all items.
     """
-    plain = data.benchmark.target.metric
-    named = {"accuracy": Measure(plain), "worst_group": Measure(WORST + plain), "headline": data.benchmark.headline}
+    metric = data.benchmark.target.metric
+    named = {"accuracy": Measure(metric), "worst_group": Measure(WORST + metric), "headline": data.benchmark.headline}
     measure = named.get(select_on) or Measure.parse(select_on)
     if str(measure) not in values and select_on in SELECTIONS and select_on != "headline":
-        measure = Measure(plain)
+        measure = Measure(metric)
     sign = -1.0 if measure.metric == LOSS else metric_of(measure.metric).sign
     value = values.get(str(measure), -sign * math.inf)
     return sign * value, -values.get(LOSS, 0.0)
 
 
 def check_selection(select_on: str, data: Data, split: str) -> None:
-    """Fail where weights are to be chosen by a number that a split is not scored by."""
+    """Raise an error where weights are to be chosen by a number that the split is not scored on."""
     if select_on in SELECTIONS and select_on != "headline":
         return
     target = data.benchmark.target
@@ -60,25 +60,26 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
     if target.has_classes:
         nothing = np.zeros((len(data.rows(split)), data.n_outputs), np.float32)
         scored = list(values_of(data.scorer(split)([nothing], [0], None)))
-    metric, what = select_on, f"'{select_on}'"
+    metric, subject = select_on, f"'{select_on}'"
     if select_on == "headline":
         metric = str(data.benchmark.headline)
-        what = f"the headline of benchmark '{data.benchmark.name}', {metric},"
+        subject = f"the headline of benchmark '{data.benchmark.name}', {metric},"
     if metric not in scored:
-        raise ShiftBenchError(f"run: select_on={select_on}, but {what} is not scored on {split}. Scored are "
+        raise ShiftBenchError(f"run: select_on={select_on}, but {subject} is not scored on {split}. Scored are "
                               f"{', '.join(scored)}.")
 
 
 def predict_all(run: Run, data: Data, net: Net) -> Predictions | Answers:
-    """The predictions of every labelled row, split by split, so that an evaluation had the same ones to the bit."""
+    """The predictions of every labelled row, made split by split, so that they equal those of evaluations to the bit.
+    """
     benchmark = data.benchmark
     rows = np.concatenate([data.rows(split) for split in benchmark.splits])
-    back = np.argsort(rows, kind="stable")
+    perm = np.argsort(rows, kind="stable")
     if data.benchmark.target.lists:
         parts = [answer(run, data, net, split)[0] for split in benchmark.splits]
-        return Answers.join(parts).take(back)
+        return Answers.join(parts).take(perm)
     scores = torch.cat([predict(run, data, net, split) for split in benchmark.splits]).numpy()
-    return Predictions(benchmark.items[rows[back]], benchmark.split[rows[back]], scores[back], benchmark.names["label"])
+    return Predictions(benchmark.items[rows[perm]], benchmark.split[rows[perm]], scores[perm], benchmark.names["label"])
 
 
 def predict(run: Run, data: Data, net: Net, split: str) -> Tensor:
@@ -102,7 +103,7 @@ def _outputs_and_loss(run: Run, data: Data, net: Net, split: str) -> tuple[Outpu
 
 
 def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
-    """What a net finds in a split's rows: boxes as shares of the image with scores, or the next token at each place."""
+    """A net's answers for a split's rows: boxes as shares of the image with scores, or the next token at each place."""
     benchmark, rows = data.benchmark, data.rows(split)
     assert isinstance(data.x, Tensor)
     if data.benchmark.target.per_place:
@@ -112,14 +113,15 @@ def answer(run: Run, data: Data, net: Net, split: str) -> tuple[Answers, float]:
         return Answers.of(benchmark.items[rows], benchmark.split[rows], lists), loss
     height, width = data.x.shape[1:3]
     size = np.asarray([width, height, width, height], np.float32)
-    boxes = list(chain.from_iterable(data.each(net.detect, net, rows, run.precision)))
+    boxes = list(chain.from_iterable(data.by_chunk(net.detect, net, rows, run.precision)))
     return Answers.of(benchmark.items[rows], benchmark.split[rows], {
         BOXES: [sides.float().cpu().numpy() / size for sides, _ in boxes],
         SCORES: [scores.float().cpu().numpy() for _, scores in boxes]}), np.nan
 
 
 def _outputs(run: Run, data: Data, net: Net, split: str) -> Tensor:
-    """What the net says, in the units it learns. A method that adapts does so for each domain, but not in training."""
+    """The net's outputs, in the units it learns in. A method that adapts does so per domain, except on training items.
+    """
     benchmark, method, rows = data.benchmark, run.learner(), data.rows(split)
     if not method.adapts or split == "train":
         return data.outputs(net, rows, run.precision)
@@ -139,10 +141,10 @@ def _own_units(data: Data, outputs: Tensor) -> Tensor:
 
 
 def _tokens(run: Run, data: Data, net: Net, rows: Ints) -> tuple[Tensor, float]:
-    """The likeliest token at every place, and the loss; a place's outputs are one per token, so they are not kept."""
+    """The likeliest token at every place, and the loss. Outputs are not kept: each place has one per known token."""
     tokens, loss = [], 0.0
     chunks = iter(torch.from_numpy(rows).to(data.device).split(data.at_once))
-    for outputs in data.each(net, net, rows, run.precision):
+    for outputs in data.by_chunk(net, net, rows, run.precision):
         tokens.append(outputs.argmax(dim=2).int().cpu())
         loss += float(LOSSES[data.benchmark.target.loss].per_item(outputs, data.truth[next(chunks)]).sum())
     return torch.cat(tokens), loss / len(rows)

@@ -31,10 +31,10 @@ Report = Callable[[int, int], None]
 Say = Callable[[str], None]
 
 PIXELS_AT_ONCE = 600_000
-"""Per forward pass on a CPU: 12 images of 224 px, 36 of 128. More falls out of its cache and gets slower."""
+"""Per forward pass on a CPU: 12 images of 224 px, 36 of 128. More would not fit its cache, and is slower."""
 
 CHUNK = 256
-"""Images between two writes to disk and two reports of progress."""
+"""Images per write to disk and per report of progress."""
 
 
 def embed(
@@ -52,7 +52,7 @@ def embed(
     """Features of these items, len(rows) × D. `say` reports how many are computed, which may take longer than training.
 
     With `folder` (the collection's) they are kept in folder/features/KEY/ and only what is missing is computed. KEY
-    stands for backbone, weights, preprocessing and the collection's items. A row counts as present only after its
+    depends on backbone, weights, preprocessing and the collection's items. A row counts as present only once its
     features are on disk, so a killed process leaves nothing wrong behind and the next one goes on.
     """
     rows = np.asarray(rows, np.int64)
@@ -71,12 +71,12 @@ def embed(
         _fill(net, collection, distinct, size, device, progress, out.__setitem__)
         return out[inverse]
     table, present = _open(Path(folder), collection, net, backbone, size)
-    wanted = np.unique(rows)
-    missing = wanted[~present[wanted]]
+    requested = np.unique(rows)
+    missing = requested[~present[requested]]
     check_writable(table, len(missing))
     if len(missing) and say is not None:
         say(f"features {backbone}@{size} of {len(missing):,} of {len(rows):,} items are not cached: computing them "
-            f"once, into {Path(folder) / 'features'}. Others, or a smaller size, by --features BACKBONE@SIZE.")
+            f"once, into {Path(folder) / 'features'}. Choose others, or a smaller size, with --features BACKBONE@SIZE.")
 
     def keep(chunk_rows: slice, values: Features) -> None:
         write_rows(table, missing[chunk_rows], values)  # the features first, then the mark that they are there
@@ -102,8 +102,8 @@ def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, 
         for start in range(0, len(rows), chunk):
             chunk_rows = slice(start, min(start + chunk, len(rows)))
             pixels = torch.from_numpy(images(collection, rows[chunk_rows], size))
-            values = [body(augment(piece.to(on_device), "none", scale[0], scale[1])).float().cpu()
-                      for piece in pixels.split(at_once)]
+            values = [body(augment(batch.to(on_device), "none", scale[0], scale[1])).float().cpu()
+                      for batch in pixels.split(at_once)]
             keep(chunk_rows, torch.cat(values).numpy())
             if progress:
                 progress(chunk_rows.stop, len(rows))
@@ -128,11 +128,11 @@ def fused(net: Net) -> nn.Module:
 
 
 def _open(folder: Path, collection: Collection, net: Net, backbone: str, size: int) -> tuple[Any, Any]:
-    """The two memory-mapped files of a cache, made when they are not there: features, and which rows have them."""
+    """The two memory-mapped files of a cache, created where missing: features, and which rows have them."""
     facts = {"backbone": backbone, "size": size, "resize": "bicubic", "mean": list(net.mean), "std": list(net.std),
              "weights": weights_digest(net), "items": digest({"items": collection.items}), "width": net.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    name = re.sub(r"[^\w.-]", "_", backbone)  # of an outside model it may hold what no folder's may
+    name = re.sub(r"[^\w.-]", "_", backbone)  # an outside model's may hold characters that a folder's may not
     cache = folder / "features" / f"{name}@{size}-{key}"
     if not cache.is_dir():
         with making_folder(cache) as hidden:

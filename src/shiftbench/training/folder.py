@@ -41,10 +41,10 @@ def train(
     benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
     progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
 ) -> Path:
-    """Do a run and give its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that fails
-    before it has trained, because its net is refused for instance, leaves no folder.
+    """Train a run and return its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that
+    fails before it has trained, for instance because its net is refused, leaves no folder.
 
-    `collection_path` is the collection's folder, below which cached features lie; without it they are computed again.
+    `collection_path` is the collection's folder, which holds cached features; without it they are computed again.
     `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
     process loses at most `checkpoint_seconds` of work.
     """
@@ -75,8 +75,8 @@ def train_pack(
     progress: Report | None = None, checkpoint_seconds: float = 30.0,
     failed: Callable[[Path, Exception], str] | None = None, say: Say | None = None,
 ) -> list[Outcome]:
-    """Do several runs on one benchmark, at once where they can be. Each ends by itself: what breaks one is handed to
-    `failed` (default: written to its failed.json), the others go on."""
+    """Train several runs on one benchmark, together where possible. Each ends by itself: an error in one is passed to
+    `failed` (default: written to its failed.json), and the others go on."""
     ends: dict[str, Outcome] = {}
     started = time.monotonic()
 
@@ -114,7 +114,7 @@ def train_pack(
 
 
 def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path | str | None, sides: Any) -> bool:
-    """Check what is in a run's folder, or write its run.json; True where the run is done."""
+    """Check the files in a run's folder, or write its run.json; True where the run is done."""
     if run.benchmark != benchmark.digest:
         raise ShiftBenchError(f"run {run.id}: made for benchmark {run.benchmark[:12]}, but '{benchmark.name}' is now "
                               f"{benchmark.digest[:12]}. The benchmark was rebuilt; make the run again.")
@@ -148,13 +148,13 @@ def _finish(fitting: Fitting) -> None:
 
 
 def sign(folder: Path, *names: str) -> None:
-    """Note the digests of files in run.json, so that a later reader sees whether they are as the run left them."""
+    """Record the digests of files in run.json, so that a later reader can check that they are as the run left them."""
     facts = read_json(folder / "run.json")
     write_json(folder / "run.json", {**facts, "files": {**facts.get("files", {}), **file_digests(folder, names)}})
 
 
 def fail(folder: Path, problem: BaseException | str) -> str:
-    """Record why a run failed, in failed.json; gives the reason in one line."""
+    """Record why a run failed, in failed.json; returns the reason in one line."""
     name = "" if isinstance(problem, ShiftBenchError | str) else f"{type(problem).__name__}: "
     reason = name + str(problem).strip().partition("\n")[0]
     with contextlib.suppress(ShiftBenchError, OSError):  # a full disk cannot take the record: the caller still knows
@@ -197,7 +197,7 @@ def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) 
 
 
 def _model_facts(name: str) -> dict[str, Any]:
-    """Of a model that is not ours: what else decides its net, the version of its library or the digest of its file."""
+    """For an outside model, what else determines its net: the version of its library or the digest of its file."""
     library = library_of(name)
     if library == "file":
         return {"model": {"file": file_digest(file_of(name))}}
@@ -242,17 +242,17 @@ def check_code(folder: Path, run: Run) -> None:
 
 
 def _check_code(folder: Path, stored: Any, code: Mapping[str, Mapping[str, str]]) -> None:
-    for what, now in code.items():
-        before = stored.get("own", {}).get(what, {}).get("code", "")
+    for subject, now in code.items():
+        before = stored.get("own", {}).get(subject, {}).get("code", "")
         if before and now["code"] and before != now["code"]:
-            raise ShiftBenchError(f"{folder}: {what} has changed since this run. Register it under another name, or "
+            raise ShiftBenchError(f"{folder}: {subject} has changed since this run. Register it under another name, or "
                                   "delete the folder.")
 
 
 def _users_code(run: Run) -> dict[str, dict[str, str]]:
-    """What the run uses of its user's code: where that is, and its digest."""
-    return {what: {"import": import_name(owner.module), "code": owner.code}
-            for what, owner in own_parts(run.to_json()).items()}
+    """The user's code that the run uses: where each piece is, and its digest."""
+    return {subject: {"import": import_name(owner.module), "code": owner.code}
+            for subject, owner in own_parts(run.to_json()).items()}
 
 
 def sides_of(collection: Collection) -> list[int] | None:

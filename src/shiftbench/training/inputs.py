@@ -1,4 +1,4 @@
-"""Every row of a benchmark as tensors: what a model is given, as it takes it, and what it should predict."""
+"""Every row of a benchmark as tensors: the input that a model takes, and what it should predict."""
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -79,14 +79,14 @@ def inputs(
     pixels = images(collection, rows, size)
     if run.stylised:
         train = benchmark.rows("train")
-        other = Collection.load(run.stylised)
-        pixels[train] = images(other, _same_items(other, benchmark.items[train]), pixels.shape[1])
+        stylised = Collection.load(run.stylised)
+        pixels[train] = images(stylised, _same_items(stylised, benchmark.items[train]), pixels.shape[1])
     return torch.from_numpy(pixels)
 
 
 def size_of(run: Run) -> int:
-    """The side of the run's images, or its number of tokens: the run's own, else that of an outside model; 0: as they
-    are, or as many as the model reads."""
+    """The side of the run's images, or its number of tokens: the run's own, else that of an outside model. 0: images
+    as they are, or as many tokens as the model reads."""
     net = MODELS[run.model]
     return run.size or (net.side if net.outside else 0)
 
@@ -106,11 +106,11 @@ def _features(
             raise ShiftBenchError(f"Collection '{collection.name}' has no columns of features. Name them when it is "
                                   "read: shiftbench read table … --features age,dose.")
         values = values[rows]
-        trained = values[benchmark.rows("train")]
-        if not len(trained):
+        train_values = values[benchmark.rows("train")]
+        if not len(train_values):
             return np.asarray(values, np.float32)  # training refuses a benchmark without training rows
         # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
-        mean, spread = trained.mean(axis=0), trained.std(axis=0)
+        mean, spread = train_values.mean(axis=0), train_values.std(axis=0)
         return np.asarray((values - mean) / np.where(spread > 0, spread, 1), np.float32)
     return backbone_features(collection, rows, run.features, cache, progress, say)
 
@@ -128,9 +128,9 @@ def sentence_features(benchmark: Benchmark, collection: Collection, rows: Ints, 
     """Vectors of the items' texts."""
     from shiftbench.text import embed_texts, encoder
 
-    written, vectors = embed_texts(collection, encoder(), cache)
-    nearest = np.searchsorted(written, rows).clip(max=len(written) - 1)
-    for row in np.flatnonzero(written[nearest] != rows)[:1]:
+    with_text, vectors = embed_texts(collection, encoder(), cache)
+    nearest = np.searchsorted(with_text, rows).clip(max=len(with_text) - 1)
+    for row in np.flatnonzero(with_text[nearest] != rows)[:1]:
         raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "
                               "there is no vector for it.")
     return np.asarray(vectors[nearest], np.float32)
@@ -146,13 +146,13 @@ def _tokens(benchmark: Benchmark, collection: Collection, rows: Ints, run: Run) 
     return net.tokens(collection.first_texts(rows), run.size or net.side, run.weights)
 
 
-def _same_items(other: Collection, items: Strs) -> Ints:
-    """Rows of the items in another collection; a file may end otherwise there, as Stylized ImageNet's do."""
-    position = positions(_stems(items), _stems(other.items))
+def _same_items(stylised: Collection, items: Strs) -> Ints:
+    """Rows of the items in the stylised collection; file suffixes may differ there, as in Stylized ImageNet."""
+    position = positions(_stems(items), _stems(stylised.items))
     if (position < 0).any():
         lacking = items[position < 0]
-        raise ShiftBenchError(f"Collection '{other.name}' has no stylised image of {len(lacking)} of the {len(items)} "
-                              f"training items ({lacking[0]}, …). It must have the same items.")
+        raise ShiftBenchError(f"Collection '{stylised.name}' has no stylised image of {len(lacking)} of the "
+                              f"{len(items)} training items ({lacking[0]}, …). It must have the same items.")
     return position
 
 
@@ -161,19 +161,19 @@ def _stems(items: Strs) -> Strs:
 
 
 def truth_of(benchmark: Benchmark, n_places: int = 0, height: int = 0, width: int = 0) -> Tensor:
-    """Classes as codes (N); numbers and tasks as N × outputs, NaN where there is none; of tokens the next one at each
-    of `n_places` places; boxes as N × most × 4 in pixels of an image of this size, NaN behind an item's last."""
+    """Classes as codes (N); numbers and tasks as N × outputs, NaN where there is none; for tokens the next one at each
+    of `n_places` places; boxes as N × most × 4 in pixels of an image of this size, NaN after an item's last."""
     target = benchmark.target
     if target.one_per_column:
         columns = [np.asarray(benchmark.extra[name], np.float32) for name in target.columns]
         return torch.from_numpy(np.stack(columns, axis=1))
     if target.per_place:
         codes = tokens_of(np.asarray(benchmark.extra[TOKENS]))
-        after = np.concatenate([codes[:, 1:], np.full((len(codes), 1), NO_LABEL)], axis=1)
+        following = np.concatenate([codes[:, 1:], np.full((len(codes), 1), NO_LABEL)], axis=1)
         if TOKEN_KINDS in benchmark.extra:  # a token whose kind is masked is not asked for, as in WILDS
             kinds = kinds_of(np.asarray(benchmark.extra[TOKEN_KINDS]))
-            after[:, :kinds.shape[1] - 1][kinds[:, 1:] == NO_LABEL] = NO_LABEL
-        return torch.from_numpy(after[:, :n_places])
+            following[:, :kinds.shape[1] - 1][kinds[:, 1:] == NO_LABEL] = NO_LABEL
+        return torch.from_numpy(following[:, :n_places])
     if target.detects:
         row, box = boxes_of(np.asarray(benchmark.extra[BOXES]))
         count = np.bincount(row, minlength=len(benchmark))

@@ -148,8 +148,8 @@ class Lane:
     def block(self, first: int, steps: int) -> tuple[Ints, npt.NDArray[np.float32] | None]:
         """Numbers of the training items of the steps from `first` on, and the draws of augmentation and method.
 
-        Unlabelled items, where there are any, stand behind them, with draws of their own: the labelled ones are the
-        same with and without.
+        Unlabelled items, where there are any, follow them, with their own draws: the labelled items are the same with
+        and without them.
         """
         index = self.batches.block(first, steps)
         u = self._draws(first, steps, index.shape[1])
@@ -181,12 +181,12 @@ class Lane:
         self.point.step += len(losses)
         self.point.seconds = time.monotonic() - self.started
 
-    def finish_block(self, due: bool) -> None:
+    def finish_block(self, checkpoint_due: bool) -> None:
         """Evaluate where it is time to, save where a checkpoint is due. What fails here ends this lane only."""
         try:
             if self.problem is None and (self.point.step % self.run.eval_every == 0 or self.point.step == self.steps):
                 self.evaluate()
-            if self.problem is None and due and self.folder is not None:
+            if self.problem is None and checkpoint_due and self.folder is not None:
                 save_checkpoint(self.folder / RESUME, self)
         except Exception as problem:
             self.problem = problem
@@ -203,9 +203,9 @@ class Lane:
             values = evaluate(self.run, data, self.net, split)
             line |= {"split": split, **{f"{split}_{metric}": value for metric, value in values.items()}}
             if self.select_on != "last":
-                this = rank(data, self.select_on, values)
-                if not point.best or this > point.best:
-                    point.best, point.best_step, point.waited = this, point.step, 0
+                current = rank(data, self.select_on, values)
+                if not point.best or current > point.best:
+                    point.best, point.best_step, point.waited = current, point.step, 0
                     self.best = {key: value.detach().clone() for key, value in self.net.state_dict().items()}
                 else:
                     point.waited += 1
@@ -276,12 +276,12 @@ def check_target(run: Run, data: Data) -> None:
     if net.outside:
         run.check_needs(facts(run.model)._replace(takes=net.takes, channels=net.channels))
     if target.kind not in method.targets:
-        able = sorted(name for name, other in METHODS.items() if target.kind in other.targets)
+        able = sorted(name for name, candidate in METHODS.items() if target.kind in candidate.targets)
         raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
                               f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
     if (net.own_loss, net.per_place) != (target.detects, target.per_place):
-        able = sorted(name for name, other in MODELS.items()
-                      if (other.own_loss, other.per_place) == (target.detects, target.per_place))
+        able = sorted(name for name, candidate in MODELS.items()
+                      if (candidate.own_loss, candidate.per_place) == (target.detects, target.per_place))
         raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which model "
                               f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
     if target.detects and (run.augment != "none" or run.attack):
@@ -296,8 +296,8 @@ def check_target(run: Run, data: Data) -> None:
 
 
 def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchmark) -> tuple[str, ...]:
-    """A line for each setting that changes nothing in this stage, and one where the weights have seen the target; those
-    of the run come with the first stage."""
+    """A line for each setting without effect in this stage, and one where the weights have seen the target; those about
+    the run come with the first stage."""
     params = {**run.params, **vars(stage.method)}
     idle = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     notes = []
@@ -309,14 +309,14 @@ def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchma
 
 
 def random_note(run: Run) -> str:
-    """A sentence where a model of a library that has weights starts without them; empty elsewhere."""
+    """A sentence where a library's model starts without its pretrained weights; otherwise empty."""
     if library_of(run.model) not in LIBRARIES or run.weights != "none":
         return ""
-    return f"model '{run.model}' starts from random weights; weights=pretrained are its library's."
+    return f"model '{run.model}' starts from random weights; weights=pretrained loads its library's."
 
 
 def _unrecorded(net: Net, data: Data, number: int) -> list[str]:
-    """A line where steps on an outside net are not recorded on a GPU, since they are slower then."""
+    """A line where the steps of an outside net are not recorded on a GPU, which makes them slower."""
     if number or data.device.type != "cuda" or not net.unrecordable:
         return []
     return [f"Model '{net.name}': its steps are not recorded as a CUDA graph, because {net.unrecordable}."]
@@ -328,7 +328,7 @@ RESUME = "resume.safetensors"
 
 
 def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
-    """Write tensors, and words about them, under a temporary name first."""
+    """Write tensors and facts about them, under a temporary name first."""
     from shiftbench.models.weights import write_weights
 
     with writing(path) as hidden:
@@ -401,6 +401,6 @@ class Log:
         """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
         if self.path is None or not self.path.exists():
             return
-        kept = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
+        earlier = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
         # A process killed here must not lose the lines before the checkpoint.
-        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
+        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in earlier))

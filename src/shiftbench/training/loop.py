@@ -146,20 +146,20 @@ def _enter(fitting: Fitting) -> Lane | None:
 
 
 def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
-    """Which lanes step together: any on a GPU; heads of one kind on a CPU; what takes plain steps one by one."""
+    """Which lanes step together: any on a GPU; similar heads on a CPU. Lanes of plain steps go one by one."""
     packs: dict[Any, list[Lane]] = {}
     for number, lane in enumerate(lanes):
-        way = _way_of(lane)
-        key = way if way is Graphed else alike(lane) if way is Stacked else number
+        stepper = _stepper_of(lane)
+        key = stepper if stepper is Graphed else alike(lane) if stepper is Stacked else number
         packs.setdefault(key, []).append(lane)
     return list(packs.values())
 
 
 def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | None) -> Iterator[Lane]:
-    """Step the lanes of a pack; each is given back when it is at its end."""
+    """Step the lanes of a pack; each is yielded when it has ended."""
     at_work = list(pack)
     pace, saved = 0.0, time.monotonic()
-    way: Plain | Stacked | Graphed | None = None
+    stepper: Plain | Stacked | Graphed | None = None
     with repeatable(pack[0].data.device, pack[0].run.seed, "steps"):
         while True:
             ends = [lane for lane in at_work if not lane.unfinished]
@@ -167,23 +167,24 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             yield from ends
             if not at_work:
                 return
-            # Never longer than a second or a part of the time between checkpoints, once a step's time is known.
+            # At most a second, or a quarter of the time between checkpoints, once the time of a step is known.
             n = min(BLOCK, *(lane.until_evaluation for lane in at_work))
             n = max(1, min(n, int(min(1.0, checkpoint_seconds / 4) / pace) if pace else 1))
             started = time.monotonic()
             try:
-                way = _way_of(at_work[0])(at_work) if way is None else way.without(ends) if ends else way
-                losses = way.advance(n)
+                stepper = (_stepper_of(at_work[0])(at_work) if stepper is None
+                           else stepper.without(ends) if ends else stepper)
+                losses = stepper.advance(n)
             except Exception as problem:
-                way = None
+                stepper = None
                 if len(at_work) == 1:
                     lane = at_work[0]
-                    if _way_of(lane) is Graphed and lane.net.outside:  # its code may not bear recording
+                    if _stepper_of(lane) is Graphed and lane.net.outside:  # its code may not allow recording
                         at_work = [lane.unrecorded(problem)]
                     else:
                         lane.problem = problem
                     continue
-                # One of them may have broken all, or all at once were too much for the memory: each by itself then.
+                # One may have broken the others, or together they need too much memory: train each by itself.
                 for lane in at_work:
                     yield from _train([lane.restarted()], checkpoint_seconds, progress)
                 return
@@ -193,16 +194,16 @@ def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | N
             if progress:
                 slowest = min(at_work, key=lambda lane: lane.point.step / lane.steps)
                 progress(slowest.point.step, slowest.steps)
-            due = time.monotonic() - saved >= checkpoint_seconds
+            checkpoint_due = time.monotonic() - saved >= checkpoint_seconds
             for lane in at_work:
-                lane.finish_block(due)
-            saved = time.monotonic() if due else saved
+                lane.finish_block(checkpoint_due)
+            saved = time.monotonic() if checkpoint_due else saved
 
 
-def _way_of(lane: Lane) -> type[Plain] | type[Stacked] | type[Graphed]:
+def _stepper_of(lane: Lane) -> type[Plain] | type[Stacked] | type[Graphed]:
     """How a lane is stepped. A recorded step cannot fetch from the host, so data that did not fit on a GPU takes plain
-    steps; so does a net whose shapes depend on the data, a method that moves other weights at every other step, and one
-    that may look at the data, as a user's own."""
+    steps. So does a net whose shapes depend on the data, a method that alternates between two sets of weights, and one
+    that may branch on the data, as a user's own."""
     if lane.stage.method.alternates or not lane.stage.method.recordable:
         return Plain
     if lane.data.device.type == "cuda":

@@ -53,10 +53,10 @@ def retrain(
     target that are in no other split. An earlier call with the same settings is not repeated.
     """
     folder = Path(folder)
-    wanted = {"steps": steps, "rates": list(rates), "batch_size": BATCH}
+    settings = {"steps": steps, "rates": list(rates), "batch_size": BATCH}
     if (folder / TARGET_RT).is_file() and (folder / FACTS).is_file():
         facts = read_json(folder / FACTS)
-        if {key: facts.get(key) for key in wanted} == wanted:
+        if {key: facts.get(key) for key in settings} == settings:
             return Retrained(facts["lr"], facts["accuracy"], tuple(facts["failed"]))
     if not is_done(folder):
         raise ShiftBenchError(f"{folder}: the run is not finished. Finish it first, then retrain its last layer.")
@@ -74,22 +74,22 @@ def retrain(
         start = Run(benchmark.digest, "last_layer", {"split": TRAIN_ON}, "linear", str(file), "efficientnet-lite0",
                     batch_size=BATCH, steps=steps, optimizer="sgd", momentum=0.0, eval_every=max(1, steps // 40),
                     resample=False, seed=run.seed)
-        tried = [Fitting(replace(start, lr=rate), data) for rate in rates]
+        fittings = [Fitting(replace(start, lr=rate), data) for rate in rates]
         with one_thread():
-            learn(tried, progress=progress)
+            learn(fittings, progress=progress)
     accuracy = {fitting.run.lr: evaluate(fitting.run, data, fitting.learned.net, CHOOSE_ON)["accuracy"]
-                for fitting in tried if fitting.learned is not None}
+                for fitting in fittings if fitting.learned is not None}
     if not accuracy:
-        raise tried[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
+        raise fittings[0].problem or ShiftBenchError(f"{folder}: no learning rate worked.")
     best = max(accuracy, key=lambda rate: accuracy[rate])
-    chosen = next(fitting.learned for fitting in tried if fitting.run.lr == best)
+    chosen = next(fitting.learned for fitting in fittings if fitting.run.lr == best)
     assert chosen is not None
     test = benchmark.rows(TEST_ON)
-    outcome = Retrained(best, accuracy[best], tuple(fitting.run.lr for fitting in tried if fitting.learned is None))
+    outcome = Retrained(best, accuracy[best], tuple(fitting.run.lr for fitting in fittings if fitting.learned is None))
     Predictions(benchmark.items[test], benchmark.split[test], chosen.logits(TEST_ON).numpy(),
                 benchmark.names["label"]).save(folder / TARGET_RT)
     sign(folder, TARGET_RT)
-    write_json(folder / FACTS, {**wanted, **outcome._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
+    write_json(folder / FACTS, {**settings, **outcome._asdict(), "accuracies": {f"{rate:g}": accuracy.get(rate)
                                                                          for rate in rates}})
     return outcome
 

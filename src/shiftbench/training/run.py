@@ -42,18 +42,18 @@ SELECTIONS = ("accuracy", "worst_group", "macro_f1", "headline", "loss", "last")
 
 
 def selections(name: str) -> tuple[str, ...]:
-    """What weights may be chosen by: the numbers that every target has, and metrics of the user's own."""
+    """What weights may be chosen by: the numbers that every target has, and the user's own metrics."""
     if name not in SELECTIONS:
         load_installed()
     return (*SELECTIONS, *(metric.name for metric in METRICS.values() if metric.own))
 
 
 FEATURES = "efficientnet-lite0"
-"""What a head works on where no features are named."""
+"""The backbone of a head's features where none are named."""
 
 UNSAID = ("preset", "epochs", "eval_epochs", "frozen_norms", "max_grad_norm", "decay_all", "warmup", "drop",
           "drop_every", "normalise")
-"""Fields that a run's facts leave out where they have their default: a run from before them has the same id."""
+"""Fields that a run's JSON omits at their default, so that runs made before the field existed keep their id."""
 
 IN_EPOCHS = {"epochs": "steps", "eval_epochs": "eval_every"}
 """Lengths in passes over the training items, and the field in steps that each stands for. The two are one setting:
@@ -165,12 +165,12 @@ class Run:
         if not self.preset:
             return
         preset = find(VARIANTS, "preset of one method", self.preset)
-        what = ", ".join(f"{key}={value}" for key, value in preset.settings.items())
+        changes = ", ".join(f"{key}={value}" for key, value in preset.settings.items())
         if self.method != preset.method:
-            raise ShiftBenchError(f"run: preset '{self.preset}' is {preset.method} with {what}, so method "
-                                  f"'{self.method}' contradicts it. Leave the preset out, and give {what}.")
+            raise ShiftBenchError(f"run: preset '{self.preset}' is {preset.method} with {changes}, so method "
+                                  f"'{self.method}' contradicts it. Leave the preset out, and give {changes}.")
         for key, value in preset.settings.items():
-            self._fill(key, value, f"preset '{self.preset}' is {preset.method} with {what}")
+            self._fill(key, value, f"preset '{self.preset}' is {preset.method} with {changes}")
 
     def _fill(self, key: str, value: Any, reason: str) -> None:
         """Set a field, or a hyperparameter of the method, that has its default; another value is a contradiction."""
@@ -190,8 +190,8 @@ class Run:
             raise ShiftBenchError(f"run: {reason}, so {key}={current} contradicts it. Leave one of them out.")
 
     def check_inputs(self, model: Model) -> None:
-        """Check that a model of these facts is fed what it takes; an outside model says it late, and `takes` is empty
-        before."""
+        """Check that the run's inputs suit a model of these facts. What an outside model takes is known only once it is
+        loaded; `takes` is empty before."""
         if model.takes == "features" and not self.features:
             raise ShiftBenchError(f"run: model '{self.model}' works on cached features. Name them, for example "
                                   "features=efficientnet-lite0@128, or choose a model that takes images.")
@@ -208,12 +208,12 @@ class Run:
             raise ShiftBenchError(f"run: method '{self.method}' moves features, but model 'linear' has none: "
                                   "it would be ERM. Choose mlp, or a model that takes images.")
         if (needs in ("images", "maps") and not takes_pictures(model)) or (needs == "maps" and not model.has_maps):
-            fit = [name for name, other in image_models().items() if other.has_maps or needs != "maps"]
+            suitable = [name for name, candidate in image_models().items() if candidate.has_maps or needs != "maps"]
             raise ShiftBenchError(f"run: {'preset' if self.preset else 'method'} '{self.label}' needs {NEEDS[needs]}, "
-                                  f"which model '{self.model}' does not have. Models that do: {', '.join(fit)}.")
+                                  f"which model '{self.model}' does not have. Models that do: {', '.join(suitable)}.")
 
     def idle(self) -> dict[str, str]:
-        """Settings other than the defaults that change nothing beside the others, each with the reason."""
+        """Settings that differ from their defaults but have no effect given the others, each with the reason."""
         reasons = {}
         if self.optimizer != "sgd":
             reasons["momentum"] = f"optimizer {self.optimizer} has moments of its own"
@@ -280,14 +280,14 @@ RUN_FIELDS = tuple(field.name for field in fields(Run))
 
 
 def run_facts(name: str, benchmark: Benchmark, path: Path | str | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How every run.json begins: the run's name, its benchmark and where that is, and the settings."""
+    """The first entries of every run.json: the run's name, its benchmark and where that is, and the settings."""
     return {"format": "shiftbench run", "version": 1, "id": name,
             "benchmark": {"name": benchmark.name, "digest": benchmark.digest, "path": str(path) if path else None},
             "run": settings}
 
 
 def own_parts(settings: Mapping[str, Any]) -> dict[str, Owner]:
-    """What a run with these settings uses of users' code, and where that is: method 'mine' -> its owner."""
+    """The users' code that a run with these settings uses, and where it is: method 'mine' -> its owner."""
     tables: tuple[tuple[str, Registry[Any], str], ...] = (
         ("method", METHODS, "method"), ("model", CATALOGUE, "model"), ("metric", METRICS, "select_on"))
     return {f"{noun} '{settings[key]}'": owner for noun, table, key in tables
@@ -321,13 +321,13 @@ def on_benchmark(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str,
     steps = ⌈epochs · n / m⌉ for n training items and m items of a batch (`items_per_batch`); the same holds of
     `eval_epochs`, so that patience counts evaluations of this benchmark and not of another size.
     """
-    there = {**settings, "benchmark": benchmark.digest}
-    lengths = {name: there.pop(name, 0) for name in IN_EPOCHS}
+    values = {**settings, "benchmark": benchmark.digest}
+    lengths = {name: values.pop(name, 0) for name in IN_EPOCHS}
     if any(lengths.values()):
-        pools = count_pools(benchmark, there["batches"] or METHODS[there["method"]].batches)
-        n, m = len(benchmark.rows("train")), items_per_batch(there["batch_size"], pools, there["domains_per_batch"])
-        there |= {IN_EPOCHS[name]: max(1, ceil(epochs * n / m)) for name, epochs in lengths.items() if epochs}
-    return there
+        pools = count_pools(benchmark, values["batches"] or METHODS[values["method"]].batches)
+        n, m = len(benchmark.rows("train")), items_per_batch(values["batch_size"], pools, values["domains_per_batch"])
+        values |= {IN_EPOCHS[name]: max(1, ceil(epochs * n / m)) for name, epochs in lengths.items() if epochs}
+    return values
 
 
 def task_of(benchmark: Benchmark) -> str:
@@ -339,7 +339,7 @@ def run_of(
     method: str, params: Mapping[str, Any], settings: Mapping[str, Any], preset: str | Sequence[str] = (),
     benchmark: Benchmark | None = None,
 ) -> Run:
-    """A run that is checked, on a benchmark or on none yet. A head works on a backbone's features by default."""
+    """A checked run, on a benchmark or not yet on one. A head works on a backbone's features by default."""
     if not method and not preset:
         raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
     method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
@@ -366,7 +366,7 @@ class Outcome(NamedTuple):
 
 
 def default_model(method: str, preset: str = "") -> str:
-    """The model of a run that names none: what the preset or the method is about, or the smallest that suits it."""
+    """The model of a run that names none: the one of its preset or method, or the smallest that suits them."""
     cls = find_method(method)
     settings = VARIANTS[preset].settings if preset else {}
     if cls.model or "model" in settings:
@@ -386,7 +386,7 @@ def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 def split_features(name: str) -> tuple[str, int]:
     """Backbone and image size of an embedding's name: `efficientnet-lite0@128` is ("efficientnet-lite0", 128).
 
-    The size of an outside model that says none, as `timm:resnet18`, is 0: the model's own.
+    Where the name of an outside model has no size, as `timm:resnet18`, it is 0: the model's own.
     """
     backbone, _, size = name.partition("@")
     net = facts(backbone) if library_of(backbone) else image_models().get(backbone)

@@ -96,7 +96,7 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
                    lr: float | None = None) -> torch.optim.Optimizer:
     """Fused: one call for all tensors, which takes most of a step's time on small heads.
 
-    On a GPU Adam counts its steps there, so that a step can be recorded; so is the learning rate, where it changes.
+    On a GPU Adam counts its steps there, so that a step can be recorded; a learning rate that changes lies there too.
     """
     rate: float | Tensor = run.lr if lr is None else lr
     if on_gpu and run.varies:
@@ -108,7 +108,7 @@ def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any
 
 
 def decaying(run: Run, modules: Sequence[nn.Module]) -> list[nn.Parameter] | list[dict[str, Any]]:
-    """The parameters to learn; without `decay_all` in two groups, of which biases and layer norms do not decay."""
+    """The parameters to learn; without `decay_all` in two groups: biases and layer norms do not decay."""
     if run.decay_all:
         return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (run.weight_decay, 0.0)]
@@ -126,14 +126,14 @@ def factors(run: Run, first: int, n: int, steps: int) -> Floats:
     [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
     """
     t = np.arange(first, first + n)
-    rising = np.minimum(t / max(1, run.warmup), 1.0) if run.warmup else np.ones(n)
-    after = np.clip((t - run.warmup) / max(1, steps - run.warmup), 0.0, 1.0)
+    ramp = np.minimum(t / max(1, run.warmup), 1.0) if run.warmup else np.ones(n)
+    progress = np.clip((t - run.warmup) / max(1, steps - run.warmup), 0.0, 1.0)
     if run.schedule == "thirds":
-        return rising * np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * (t / steps), 2).astype(np.int64)]
+        return ramp * np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * (t / steps), 2).astype(np.int64)]
     if run.schedule == "cosine":
-        return rising * (1 + np.cos(np.pi * after)) / 2
+        return ramp * (1 + np.cos(np.pi * progress)) / 2
     if run.schedule == "linear":
-        return rising * (1 - after)
+        return ramp * (1 - progress)
     if run.schedule == "exponential":
-        return rising * run.drop ** (t // run.drop_every)
-    return rising
+        return ramp * run.drop ** (t // run.drop_every)
+    return ramp

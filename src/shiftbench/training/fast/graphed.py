@@ -2,7 +2,7 @@
 
 A small net leaves a large GPU idle between launches and half empty during them. A CUDA graph holds the whole step (take
 the batch, augment, loss, gradients, update, advance the counters); each lane has its own on a stream of its own, so the
-runs of a pack fill the gaps of each other. No lane touches what another writes: packed or alone, the numbers are one.
+runs of a pack fill each other's gaps. No lane touches what another writes: packed or alone, the numbers are the same.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Graphed:
         return self
 
     def advance(self, n: int) -> list[list[float]]:
-        """Do n steps of every lane; gives the losses, a row per lane."""
+        """Do n steps of every lane; returns the losses, a row per lane."""
         for track in self.tracks:
             track.load(n)
         for _ in range(n):
@@ -56,7 +56,7 @@ class _Track:
         self.step = torch.full((), lane.point.step, dtype=torch.int64, device=device)
         self.losses = torch.zeros(BLOCK, device=device)
         rates = [group["lr"] for group in lane.optimizer.param_groups]
-        self.moving = [rate for rate in rates if isinstance(rate, Tensor)]  # empty: it never changes
+        self.lr_tensors = [rate for rate in rates if isinstance(rate, Tensor)]  # empty where the rate never changes
         self.rates = torch.zeros(BLOCK, device=device)
         self.parameters = parameters_of(lane.optimizer)
         self.graph = self._record()
@@ -77,7 +77,7 @@ class _Track:
             self.index.copy_(index, non_blocking=True)
             if self.u is not None and u is not None:
                 self.u.copy_(u, non_blocking=True)
-            if self.moving:
+            if self.lr_tensors:
                 rates = torch.from_numpy(self.lane.rates(self.lane.point.step, BLOCK).astype(np.float32))
                 self.rates.copy_(rates.pin_memory(), non_blocking=True)
             self.cursor.zero_()
@@ -85,7 +85,7 @@ class _Track:
     def _record(self) -> torch.cuda.CUDAGraph:
         self.stream.wait_stream(torch.cuda.current_stream(self.index.device))  # which may not have filled them yet
         self.load(1)
-        kept = [tensor.detach().clone() for tensor in self._tensors()]
+        saved = [tensor.detach().clone() for tensor in self._tensors()]
         fresh = not self.lane.optimizer.state
         torch.cuda.synchronize()
         with torch.cuda.stream(self.stream):
@@ -96,7 +96,7 @@ class _Track:
         with torch.cuda.graph(graph, stream=self.stream):
             self._step()
         # Recording runs nothing; the warm-up did. Undo it: old values back, and moments that it made are zero again.
-        for tensor, old in zip(self._tensors()[:len(kept)], kept, strict=True):
+        for tensor, old in zip(self._tensors()[:len(saved)], saved, strict=True):
             tensor.detach().copy_(old)
         if fresh:
             for moment in self._moments():
@@ -126,10 +126,10 @@ class _Track:
         for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
         shorten(lane.run, self.parameters)
-        for rate in self.moving:
+        for rate in self.lr_tensors:
             rate.copy_(self.rates.index_select(0, self.cursor).view(()))
         lane.optimizer.step()
-        _keep_place(state, before)
+        _keep_storage(state, before)
         self.losses.index_copy_(0, self.cursor, loss.detach().float().view(1))
         self.cursor += 1
         self.step += 1
@@ -147,10 +147,11 @@ def gradients_of(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | No
             for parameter, gradient in zip(parameters, gradients, strict=True)]
 
 
-def _keep_place(state: torch.nn.Module, before: dict[str, Tensor]) -> None:
-    """A method may have bound a new tensor to a name of its state: its values go where the old one lies."""
-    for name, now in dict(state.named_buffers()).items():
-        if now is not before[name]:
-            before[name].copy_(now.detach())
+def _keep_storage(state: torch.nn.Module, before: dict[str, Tensor]) -> None:
+    """Where a method has bound a new tensor to a name of its state, copy its values into the old tensor and keep that.
+    """
+    for name, buffer in dict(state.named_buffers()).items():
+        if buffer is not before[name]:
+            before[name].copy_(buffer.detach())
             path, _, leaf = name.rpartition(".")
             setattr(state.get_submodule(path), leaf, before[name])

@@ -26,8 +26,8 @@ Tensors = dict[str, Tensor]
 
 
 SEEDS, LEAST, ROWS = 2, 2, 16
-"""Rows of the grid, lanes in each, and lines of the first product; fewer are filled up with copies that nobody reads,
-since smaller products are added up in another order."""
+"""Least rows of the grid, lanes in each, and lines of the first product. Copies that nobody reads fill up smaller
+ones, since smaller products are added up in another order."""
 
 
 class Stacked:
@@ -42,19 +42,19 @@ class Stacked:
         rows = list(_by_seed(lanes).values())
         width = max(LEAST, -(-ROWS // units), *map(len, rows))
         grid = [(row * width)[:width] for row in (rows * SEEDS)[:max(SEEDS, len(rows))]]
-        self.heads = [row[0] for row in grid]
-        self.whole = _Whole(lanes[0])
-        self.whole.net = _folded(lanes[0].net)
-        self.whole.state = _folded(lanes[0].state)
+        self.first_lanes = [row[0] for row in grid]
+        self.module = _NetAndState(lanes[0])
+        self.module.net = _folded(lanes[0].net)
+        self.module.state = _folded(lanes[0].state)
         slots = {id(lane): number * width + slot for number, row in enumerate(rows) for slot, lane in enumerate(row)}
         self.slots = [slots[id(lane)] for lane in lanes]
-        self.weights = _stacked([[dict(_Whole(lane).named_parameters()) for lane in row] for row in grid])
-        of_lanes = [dict(_Whole(lane).named_parameters()) for lane in lanes]
+        self.weights = _stacked([[dict(_NetAndState(lane).named_parameters()) for lane in row] for row in grid])
+        of_lanes = [dict(_NetAndState(lane).named_parameters()) for lane in lanes]
         for slot, parameters in zip(self.slots, of_lanes, strict=True):
             for name, parameter in parameters.items():
                 parameter.data = self.weights[name].flatten(0, 1)[slot]
-        self.own = {name: [parameters[name] for parameters in of_lanes] for name in self.weights}
-        self.buffers = _stacked([[dict(_Whole(lane).named_buffers()) for lane in row] for row in grid])
+        self.parameters = {name: [parameters[name] for parameters in of_lanes] for name in self.weights}
+        self.buffers = _stacked([[dict(_NetAndState(lane).named_buffers()) for lane in row] for row in grid])
         numbers = [[lane.stage.method.numbers() for lane in row] for row in grid]
         self.numbers = {key: torch.tensor([[of_lane[key] for of_lane in row] for row in numbers])
                         for key in numbers[0][0]}
@@ -64,9 +64,9 @@ class Stacked:
         return Stacked([lane for lane in self.lanes if lane not in ends])
 
     def advance(self, n: int) -> list[list[float]]:
-        """Do n steps of every lane; gives the losses, a row per lane."""
+        """Do n steps of every lane; returns the losses, a row per lane."""
         first, data = self.lanes[0], self.lanes[0].data
-        blocks = [lane.block(lane.point.step, n) for lane in self.heads]
+        blocks = [lane.block(lane.point.step, n) for lane in self.first_lanes]
         index = torch.from_numpy(np.stack([items for items, _ in blocks], axis=1))
         draws = [torch.from_numpy(u) for _, u in blocks if u is not None]
         drawn = torch.stack(draws, dim=1) if draws else None
@@ -85,10 +85,10 @@ class Stacked:
                 stack.requires_grad_(False)
                 # A fused optimizer walks raw memory, and the gradient of a product may come transposed.
                 of_slots = None if gradient is None else gradient.contiguous().flatten(0, 1).unbind()
-                for parameter, slot in zip(self.own[name], self.slots, strict=True):
+                for parameter, slot in zip(self.parameters[name], self.slots, strict=True):
                     parameter.grad = None if of_slots is None else of_slots[slot]
             for number, lane in enumerate(self.lanes):
-                shorten(lane.run, [parameters[number] for parameters in self.own.values()])
+                shorten(lane.run, [parameters[number] for parameters in self.parameters.values()])
             self.optimizer.step()
             losses.append(values.detach().flatten()[self.slots])
         self._give_back()
@@ -103,12 +103,12 @@ class Stacked:
 
     def _loss(self, weights: Tensors, buffers: Tensors, numbers: Tensors, batch: Batch, step: Tensor) -> Any:
         method = _with_numbers(self.lanes[0].stage.method, numbers)
-        return torch.func.functional_call(self.whole, weights | buffers, (method, batch, step))
+        return torch.func.functional_call(self.module, weights | buffers, (method, batch, step))
 
     def _give_back(self) -> None:
         """The lanes' buffers take the values of the stacks; their weights are the stacks already."""
         for slot, lane in zip(self.slots, self.lanes, strict=True):
-            for name, buffer in _Whole(lane).named_buffers():
+            for name, buffer in _NetAndState(lane).named_buffers():
                 buffer.copy_(self.buffers[name].flatten(0, 1)[slot])
 
 
@@ -125,8 +125,8 @@ def _stacked(grid: Sequence[Sequence[Mapping[str, Tensor]]]) -> Tensors:
             for name in grid[0][0]}
 
 
-class _Whole(nn.Module):
-    """A lane's net and state as one module, so that both can be called with other tensors in their places."""
+class _NetAndState(nn.Module):
+    """A lane's net and state as one module, so that both can be called with other tensors in place of their own."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__()
@@ -143,8 +143,8 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
     groups: dict[tuple[float, ...], dict[str, Any]] = {}
     for lane in lanes:
         for group in lane.optimizer.param_groups:
-            pace = (lane.lr, group["weight_decay"], lane.run.momentum)
-            groups.setdefault(pace, {**group, "start": lane.lr, "params": []})["params"].extend(group["params"])
+            key = (lane.lr, group["weight_decay"], lane.run.momentum)
+            groups.setdefault(key, {**group, "start": lane.lr, "params": []})["params"].extend(group["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
         for parameter in parameters_of(lane.optimizer):
@@ -156,7 +156,7 @@ def alike(lane: Lane) -> tuple[Any, ...]:
     """What lanes must have in common to be stacked."""
     run, method = lane.run, lane.stage.method
     fixed = {key: value for key, value in vars(method).items() if key not in method.numbers()}
-    shapes = tuple((name, parameter.shape) for name, parameter in _Whole(lane).named_parameters())
+    shapes = tuple((name, parameter.shape) for name, parameter in _NetAndState(lane).named_parameters())
     # Weights of a second stage come from the run's own first one, so they are nobody else's.
     owner = run.id if lane.weight is not None else ""
     return (id(lane.data), run.batch_kind, run.resample, run.batch_size, run.domains_per_batch, lane.steps,
