@@ -220,7 +220,7 @@ def test_leaving_out_needs_every_part():
     assert one.criterion == pytest.approx(0.55)
     unnamed = Scores.of([{**row, "setting": ""} for row in rows + parts])
     (none,) = select(unnamed, ["leave_one_domain_out"], targets=["accuracy"]).refused
-    assert "do not say the settings" in none.why
+    assert "lack the settings" in none.why
 
 
 @pytest.mark.parametrize(("rule", "keep", "why"), [
@@ -244,8 +244,8 @@ def test_one_class_has_no_worst():
     """Where the worst class is all there is, its accuracy is the average and the rule would be another one."""
     rows = [{**row, "n": 40} for setting in "xy" for row in run_rows("b", "m", setting, 0, flat(), setting)]
     found = select(Scores.of(rows), ["worst_class", "worst_group"], targets=["accuracy"])
-    assert [one.why for one in found.refused] == ["id_val has one class, so that there is no worst",
-                                                  "id_val has one group, so that there is no worst"]
+    assert [one.why for one in found.refused] == ["id_val has one class, so there is no worst",
+                                                  "id_val has one group, so there is no worst"]
 
 
 def rows_of(domains: dict[str, str]) -> Benchmark:

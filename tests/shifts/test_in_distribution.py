@@ -332,5 +332,5 @@ def test_from_a_benchmark_to_its_gap_on_the_command_line(tmp_path):
     found = sb.Scores.load(tmp_path / "gaps.csv")
     assert set(found["split"]) >= {"mixed-to-test", "train-to-train"}
     assert next(iter(found.where(split="train-to-train", metric="accuracy_gap")))["low"] > 0
-    with pytest.raises(ShiftBenchError, match="tell no gap to reference random-split"):
+    with pytest.raises(ShiftBenchError, match="allow no gap to reference random-split"):
         sb.gap(tmp_path / "runs", reference="random-split")

@@ -48,8 +48,8 @@ class Side(NamedTuple):
 def gap(
     outside: Side, inside: Side | None = None, *, reference: str = "", method: str = "", level: float = LEVEL
 ) -> Scores:
-    """Three rows per metric: `accuracy` in and out of distribution, and `accuracy_gap`. The metrics are all
-    those of the target for which higher is better, over all items and in the worst group, and a grouping's headline.
+    """Three rows per metric: `accuracy` in and out of distribution, and `accuracy_gap`. The metrics are those of the
+    target for which higher is better, over all items and in the worst group, and a grouping's headline.
 
     `outside` are runs on the benchmark, `inside` runs on its reference (`shifts.in_distribution`); with
     train-to-train and average, all runs are `outside`. Intervals cover other items and other seeds. A worst group's
@@ -81,8 +81,8 @@ def _check(outside: Side, inside: Side | None, reference: str) -> None:
         raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{outside.benchmark.name}' "
                               f"({outside.benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
     if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
-        raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{outside.benchmark.name}' have other classes "
-                              "and cannot be compared.")
+        raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{outside.benchmark.name}' have different "
+                              "classes and cannot be compared.")
 
 
 def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
@@ -95,49 +95,51 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
                               "common. Make the reference again.")
     owner = [0] * len(inside.runs) + [1] * len(outside.runs)
     rows: list[Row] = []
-    for one in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
+    for score in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
         ends = (np.nan, np.nan)
-        if one.items is not None and one.items.size:
-            worst: dict[str, Any] = {} if one.worst is None else {
-                "centre": one.estimate.centre[:, 0], "size": one.worst.fewest, "unsure": one.worst.unsure}
-            comparison = compare(one.items, owner, level=level, **worst)
+        if score.items is not None and score.items.size:
+            worst: dict[str, Any] = {} if score.worst is None else {
+                "centre": score.estimate.centre[:, 0], "size": score.worst.fewest, "unsure": score.worst.unsure}
+            comparison = compare(score.items, owner, level=level, **worst)
             ends = float(comparison.low[0]), float(comparison.high[0])
-        rows += _rows(one, one, _ends(one.estimate, owner, level), ends, sides=(0, 1))
+        rows += _rows(score, score, _ends(score.estimate, owner, level), ends, sides=(0, 1))
     return rows
 
 
 def _train_to_train(side: Side, level: float) -> list[Row]:
     """The gap id_test − test within the same runs."""
     if "test" not in side.benchmark.splits:
-        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to tell.")
+        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to measure.")
     if "id_test" not in side.benchmark.splits:
-        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so train-to-train cannot be told. "
-                              "Draw one with shiftbench build BENCHMARK --reference train-to-train, and train on it.")
+        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so the train-to-train gap cannot be "
+                              "measured. Draw one with shiftbench build BENCHMARK --reference train-to-train, and "
+                              "train on it.")
     owner = [0] * len(side.runs)
-    first, second = (_measured(side.benchmark, side.benchmark.rows(split), side.runs, owner, level)
+    before, after = (_measured(side.benchmark, side.benchmark.rows(split), side.runs, owner, level)
                      for split in ("id_test", "test"))
     rows: list[Row] = []
-    for one, two in ((first[metric], second[metric]) for metric in first if metric in second):
-        ends = _ends(one.estimate - two.estimate, owner, level)[0, 1:]
-        sides = np.concatenate([_ends(part.estimate, owner, level) for part in (one, two)])
-        rows += _rows(one, two, sides, (float(ends[0]), float(ends[1])))
+    for first, second in ((before[metric], after[metric]) for metric in before if metric in after):
+        ends = _ends(first.estimate - second.estimate, owner, level)[0, 1:]
+        sides = np.concatenate([_ends(score.estimate, owner, level) for score in (first, second)])
+        rows += _rows(first, second, sides, (float(ends[0]), float(ends[1])))
     return rows
 
 
 def _apart(outside: Side, inside: Side, level: float) -> list[Row]:
     """The gap between different runs on different items: the variances of items and of seeds add up."""
     owners = [[0] * len(side.runs) for side in (inside, outside)]
-    first, second = (_measured(side.benchmark, side.benchmark.rows("test"), side.runs, owner, level)
+    before, after = (_measured(side.benchmark, side.benchmark.rows("test"), side.runs, owner, level)
                      for side, owner in zip((inside, outside), owners, strict=True))
     rows: list[Row] = []
-    for one, two in ((first[metric], second[metric]) for metric in first if metric in second):
-        a, b = one.estimate, two.estimate
-        sides = np.concatenate([_ends(part, owner, level) for part, owner in zip((a, b), owners, strict=True)])
-        more = np.hypot(*[seeds(part.runs, part.noise, owner).half_width(level)[0, 0]
-                          for part, owner in zip((a, b), owners, strict=True)])
+    for first, second in ((before[metric], after[metric]) for metric in before if metric in after):
+        a, b = first.estimate, second.estimate
+        sides = np.concatenate([_ends(side, owner, level) for side, owner in zip((a, b), owners, strict=True)])
+        more = np.hypot(*[seeds(side.runs, side.noise, owner).half_width(level)[0, 0]
+                          for side, owner in zip((a, b), owners, strict=True)])
         below, above = np.hypot(a.below, b.above)[0, 0], np.hypot(a.above, b.below)[0, 0]
         centre = float(a.centre[0, 0] - b.centre[0, 0])
-        rows += _rows(one, two, sides, (centre - float(np.hypot(below, more)), centre + float(np.hypot(above, more))))
+        ends = (centre - float(np.hypot(below, more)), centre + float(np.hypot(above, more)))
+        rows += _rows(first, second, sides, ends)
     return rows
 
 
@@ -147,18 +149,21 @@ def _average(side: Side, level: float) -> list[Row]:
     owner, z = [0] * len(runs), float(student(np.inf, level))
     measured = _measured(side.benchmark, side.benchmark.rows("test"), runs, owner, level)
     rows: list[Row] = []
-    for one, two in ((one, measured[WORST + metric]) for metric, one in measured.items() if WORST + metric in measured):
+    for metric, average in measured.items():
+        worst = measured.get(WORST + metric)
+        if worst is None:
+            continue
         ends = (np.nan, np.nan)
-        if one.items is not None and two.items is not None and one.items.shape == two.items.shape:
-            apart, low = take_apart(one.items - two.items, owner), two.estimate
+        if average.items is not None and worst.items is not None and average.items.shape == worst.items.shape:
+            difference, low = take_apart(average.items - worst.items, owner), worst.estimate
             # The variance of the worst group's interval beyond its items, which comes from the bias of the minimum.
-            unsure = np.maximum(((low.below + low.above) / 2 / z) ** 2 - take_apart(two.items, owner).items, 0)
-            more = seeds(apart.runs, apart.noise, owner).half_width(level)
-            half = float(np.hypot(z * np.sqrt(apart.items + unsure), more)[0, 0])
-            centre = float(one.estimate.centre[0, 0] - low.centre[0, 0])
+            unsure = np.maximum(((low.below + low.above) / 2 / z) ** 2 - take_apart(worst.items, owner).items, 0)
+            more = seeds(difference.runs, difference.noise, owner).half_width(level)
+            half = float(np.hypot(z * np.sqrt(difference.items + unsure), more)[0, 0])
+            centre = float(average.estimate.centre[0, 0] - low.centre[0, 0])
             ends = (centre - half, centre + half)
-        sides = np.concatenate([_ends(part.estimate, owner, level) for part in (one, two)])
-        rows += _rows(one, two, sides, ends)
+        sides = np.concatenate([_ends(score.estimate, owner, level) for score in (average, worst)])
+        rows += _rows(average, worst, sides, ends)
     return rows
 
 
@@ -175,8 +180,8 @@ def _measured(
         raise ShiftBenchError(f"{missing} of {len(rows)} items of '{benchmark.name}' have no prediction. Predict them "
                               "all.")
     outputs = [outputs_of(tested, run, position) for run, position in zip(runs, chosen, strict=True)]
-    return {one.metric: one for one in scorer(tested, "test")(outputs, owner, level)
-            if one.items is not None and one.is_whole and not one.by}
+    return {score.metric: score for score in scorer(tested, "test")(outputs, owner, level)
+            if score.items is not None and score.is_whole and not score.by}
 
 
 def _test_of(benchmark: Benchmark, rows: Ints) -> Benchmark:
@@ -192,22 +197,25 @@ def _ends(estimate: Estimate, owner: Sequence[int], level: float) -> Floats:
     return np.stack([estimate.value[:, 0], low[:, 0], high[:, 0]], axis=1)
 
 
-def _rows(one: Measured, two: Measured, ends: Floats, gap_ends: Ends, sides: tuple[int, int] = (0, 0)) -> list[Row]:
-    """In, out and the gap, as rows; a gap beside its corrected interval stretches it to itself.
+def _rows(
+    inside: Measured, outside: Measured, ends: Floats, gap_ends: Ends, sides: tuple[int, int] = (0, 0)
+) -> list[Row]:
+    """Rows of the score in distribution, out of distribution, and of the gap.
 
-    The group of a worst is the worst on average, and n its items; that of the gap is the one out of distribution.
+    A gap that lies outside its corrected interval stretches the interval to itself. The group of a worst-group score is
+    the worst on average, and n counts its items; the gap has the group out of distribution.
     """
-    of = [(ALL, int(part.n[0])) if part.worst is None else
-          (str(part.groups[part.worst.code[side]]), int(part.worst.n[side]))
-          for part, side in zip((one, two), sides, strict=True)]
-    difference, widest = float(ends[0, 0] - ends[1, 0]), two.estimate.most - two.estimate.least
+    groups = [(ALL, int(score.n[0])) if score.worst is None else
+              (str(score.groups[score.worst.code[side]]), int(score.worst.n[side]))
+              for score, side in zip((inside, outside), sides, strict=True)]
+    difference, widest = float(ends[0, 0] - ends[1, 0]), outside.estimate.most - outside.estimate.least
     low, high = max(-widest, np.fmin(gap_ends[0], difference)), min(widest, np.fmax(gap_ends[1], difference))
     if np.isnan(gap_ends).any():
         low, high = np.nan, np.nan
-    listed = [(IN, one.metric, of[0], *ends[0]), (OUT, two.metric, of[1], *ends[1]),
-              ("", two.metric + GAPS, of[1], difference, low, high)]
+    cells = [(IN, inside.metric, groups[0], *ends[0]), (OUT, outside.metric, groups[1], *ends[1]),
+             ("", outside.metric + GAPS, groups[1], difference, low, high)]
     return [{"split": split, "group": group, "n": n, "metric": metric, "value": float(value), "low": float(least),
-             "high": float(most)} for split, metric, (group, n), value, least, most in listed]
+             "high": float(most)} for split, metric, (group, n), value, least, most in cells]
 
 
 # The gap of a headline that is over a grouping: the worst region of FMoW, the user of Amazon at the tenth percentile.
@@ -215,8 +223,8 @@ def _rows(one: Measured, two: Measured, ends: Floats, gap_ends: Ends, sides: tup
 #     average      accuracy of test − headline of test            (so CivilComments and Amazon in the paper)
 #     any other    headline in distribution − headline out of distribution
 #
-# The two sides are treated as if they shared no items. The interval is then rather too wide, because shared items make
-# the difference more certain.
+# The two sides are treated as if they shared no items. The interval is then somewhat too wide, because shared items
+# make the difference more certain.
 
 class Tested(NamedTuple):
     """Rows of a benchmark, and a method's runs that predict them."""
@@ -232,10 +240,10 @@ def _tested(outside: Side, inside: Side | None, reference: str) -> tuple[Tested,
     if inside is None or reference in SAME_RUN:
         before = outside.benchmark.rows("test" if reference == "average" else "id_test")
         return after._replace(rows=before), after
-    own = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
+    alone = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
     if reference not in PAIRED:
-        return own, after
-    shared = after.rows[positions(outside.benchmark.items[after.rows], own.benchmark.items[own.rows]) >= 0]
+        return alone, after
+    shared = after.rows[positions(outside.benchmark.items[after.rows], alone.benchmark.items[alone.rows]) >= 0]
     return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
 
 
@@ -245,16 +253,16 @@ def has_headline_of_groups(benchmark: Benchmark) -> bool:
 
 
 def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) -> list[Row]:
-    """In distribution, out of distribution, and their difference; nothing where a side has no such group."""
+    """The headline in distribution, out of distribution, and their difference; empty if a side has no such group."""
     measure = outside.benchmark.headline
-    one, two = _value(inside, Measure("accuracy") if average else measure, level), _value(outside, measure, level)
-    if one is None or two is None:
+    before, after = _value(inside, Measure("accuracy") if average else measure, level), _value(outside, measure, level)
+    if before is None or after is None:
         return []
-    difference = one["value"] - two["value"]
-    low = difference - np.hypot(one["value"] - one["low"], two["high"] - two["value"])
-    high = difference + np.hypot(one["high"] - one["value"], two["value"] - two["low"])
+    difference = before["value"] - after["value"]
+    low = difference - np.hypot(before["value"] - before["low"], after["high"] - after["value"])
+    high = difference + np.hypot(before["high"] - before["value"], after["value"] - after["low"])
     low, high = (float(np.clip(end, -1, 1)) for end in (low, high))
-    return [one, two, {**two, "value": difference, "low": low, "high": high}]
+    return [before, after, {**after, "value": difference, "low": low, "high": high}]
 
 
 def _value(side: Tested, measure: Measure, level: float) -> Row | None:
@@ -276,47 +284,49 @@ def gaps_of(
 
     Runs on a reference are compared with runs on its benchmark that have the same method and the same settings except
     for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are
-    subpopulations. `benchmarks` are known already; others are read from where the runs found them.
+    subpopulations. `benchmarks` are at hand already; others are read from the paths that the runs name.
     """
     index = RunIndex(source)
-    known = {benchmark.digest: benchmark for benchmark in benchmarks}
-    listed: dict[str, dict[str, list[Finished]]] = {}
+    by_digest = {benchmark.digest: benchmark for benchmark in benchmarks}
+    by_setting: dict[str, dict[str, list[Finished]]] = {}  # digest of a benchmark -> setting -> runs
     for run in index.runs:
         digest = str(run.benchmark["digest"])
-        if digest not in known:
-            known[digest] = benchmark_of_run(run)
-        listed.setdefault(digest, {}).setdefault(run.setting, []).append(run)
-    shown = dict(zip(index.by_name, labels([run.settings for run in index.runs]), strict=True))
+        if digest not in by_digest:
+            by_digest[digest] = benchmark_of_run(run)
+        by_setting.setdefault(digest, {}).setdefault(run.setting, []).append(run)
+    run_labels = dict(zip(index.by_name, labels([run.settings for run in index.runs]), strict=True))
     parts: list[tuple[tuple[str, int, str], Scores]] = []
-    for digest, own in listed.items():
-        benchmark = known[digest]
-        for wanted, shifted in _comparisons(benchmark, known, reference):
-            others = listed[shifted]
-            for method in [one for one in own if one in others]:
-                inside = None if wanted in SAME_RUN else Side(
-                    benchmark, [index.predictions(run, benchmark) for run in own[method]])
-                outside = Side(known[shifted], [index.predictions(run, known[shifted]) for run in others[method]])
-                head, label = own[method][0].head, shown[own[method][0].name]
-                scores = gap(outside, inside, reference=wanted, method=head["method"], level=level).assign(
+    for digest, settings in by_setting.items():
+        benchmark = by_digest[digest]
+        for name, shifted in _comparisons(benchmark, by_digest, reference):
+            others = by_setting[shifted]
+            for setting in [setting for setting in settings if setting in others]:
+                runs = settings[setting]
+                inside = None if name in SAME_RUN else Side(
+                    benchmark, [index.predictions(run, benchmark) for run in runs])
+                outside = Side(by_digest[shifted],
+                               [index.predictions(run, by_digest[shifted]) for run in others[setting]])
+                head, label = runs[0].head, run_labels[runs[0].name]
+                scores = gap(outside, inside, reference=name, method=head["method"], level=level).assign(
                     label="" if label == head["method"] else label, model=head["model"], setting=head["setting"])
-                parts.append(((outside.benchmark.name, REFERENCES.index(wanted), label), scores))
+                parts.append(((outside.benchmark.name, REFERENCES.index(name), label), scores))
     if not parts:
         raise ShiftBenchError(
-            f"{index.where}: {len(index.runs)} finished runs tell no gap"
+            f"{index.where}: {len(index.runs)} finished runs allow no gap"
             f"{f' to reference {reference}' if reference else ''}. A gap needs runs on a benchmark and, with the same "
             "method and settings, runs on its reference (shiftbench build BENCHMARK --reference); or runs on a "
             "benchmark with an id_test and a test.")
-    return Scores.join([part for _, part in sorted(parts, key=lambda one: one[0])])
+    return Scores.join([scores for _, scores in sorted(parts, key=lambda part: part[0])])
 
 
-def _comparisons(benchmark: Benchmark, known: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
-    """For every gap that runs on a benchmark allow: the reference's name, and the digest of the benchmark shifted."""
+def _comparisons(benchmark: Benchmark, by_digest: dict[str, Benchmark], only: str) -> list[tuple[str, str]]:
+    """For every gap that runs on a benchmark allow: the reference's name, and the digest of the shifted benchmark."""
     facts = reference_facts(benchmark.card)
     if facts and facts["name"] not in SAME_RUN:
         shifted = str(facts["shifted"]["digest"])
-        comparisons = [(str(facts["name"]), shifted)] if shifted in known else []
+        comparisons = [(str(facts["name"]), shifted)] if shifted in by_digest else []
     else:
         comparisons = [("train-to-train", benchmark.digest)] if {"id_test", "test"} <= set(benchmark.splits) else []
         if not legal(benchmark, unseen=facts.get("name") == "average" or only == "average")["average"]:
             comparisons.append(("average", benchmark.digest))
-    return [one for one in comparisons if only in ("", one[0])]
+    return [(name, shifted) for name, shifted in comparisons if only in ("", name)]

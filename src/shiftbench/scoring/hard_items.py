@@ -26,11 +26,11 @@ COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
 HARD, EASY = "hard", "easy"
 SETS = {ALL: (*SIDES, HARD, EASY), HARD: (*SIDES, HARD), EASY: (EASY,), SIDES[0]: SIDES[:1], SIDES[1]: SIDES[1:]}
-"""What is scored apart, and the kinds in it; `hard` itself is a kind where a label has more than two values."""
+"""The sets that are scored, and the kinds in each; `hard` is itself a kind if a label has more than two values."""
 
 
 def kinds_of(benchmark: Benchmark, rows: Ints) -> Strs | None:
-    """The kinds of some rows; None where the benchmark has none, or a column of that name that means something else."""
+    """The kinds of some rows; None if the benchmark has none, or if its column of that name means something else."""
     column = benchmark.extra.get(COLUMN)
     if column is None or column.dtype.kind != "U" or not np.isin(column, SETS[ALL]).all():
         return None
@@ -39,22 +39,22 @@ def kinds_of(benchmark: Benchmark, rows: Ints) -> Strs | None:
 
 def by_kind(
     kind: Strs, label: Ints, scores: npt.NDArray[np.float32], losses: Floats | None, owner: Sequence[int],
-    level: float | None, taken: Sequence[str] | Strs = (),
+    level: float | None, groups: Sequence[str] | Strs = (),
 ) -> list[Measured]:
     """Every score of every set that has items; `scores` is runs × classes × items, `owner[r]` the method of run r.
 
-    `auc` (with two classes) and `ece` are of all, hard and easy items; `nll` and `error` of hard, easy and either hard
-    side; `worst_hard_error` and `worst_hard_nll` the larger of the two sides' (the paper's Table 4). `losses` is None
-    where scores are but a choice, which has neither loss nor calibration. A set whose name is in `taken` is a group of
-    the benchmark by that name, whose nll stands in the table already.
+    `auc` (with two classes) and `ece` are for all, hard and easy items; `nll` and `error` for hard and easy items and
+    for each hard side; `worst_hard_error` and `worst_hard_nll` are the larger of the two sides' (the paper's Table 4).
+    `losses` is None if scores are mere choices, which have neither loss nor calibration. A set that is also one of the
+    benchmark's `groups` has its nll in the table already.
     """
     hits: Bools = scores.argmax(axis=1) == label
     with np.errstate(invalid="ignore"):
         margin = None if scores.shape[1] != 2 else scores[:, 1] - scores[:, 0]  # in its own type: keeps ties exact
-    sure = None if losses is None else confidences(scores)
+    confidence = None if losses is None else confidences(scores)
     measured: list[Measured] = []
-    for group, words in SETS.items():
-        rows = np.flatnonzero(np.isin(kind, words))
+    for group, kinds in SETS.items():
+        rows = np.flatnonzero(np.isin(kind, kinds))
         if not rows.size:
             continue
         n, size = len(rows), np.asarray([len(rows)])
@@ -63,9 +63,10 @@ def by_kind(
             items = auc_items(positive, margin[:, rows])
             few = min(int(positive.sum()), n - int(positive.sum()))
             measured.append(Measured("auc", [group], size, area(items, few, owner, level), items))
-        if sure is not None and group not in SIDES:
-            measured.append(Measured("ece", [group], size, miscalibrated(hits[:, rows], sure[:, rows], owner, level)))
-        if losses is not None and group != ALL and group not in taken:
+        if confidence is not None and group not in SIDES:
+            calibrated = miscalibrated(hits[:, rows], confidence[:, rows], owner, level)
+            measured.append(Measured("ece", [group], size, calibrated))
+        if losses is not None and group != ALL and group not in groups:
             measured.append(Measured("nll", [group], size, estimate("student", losses[:, rows], owner, level)))
         if group != ALL:
             measured.append(Measured("error", [group], size, estimate("wilson", ~hits[:, rows], owner, level)))
@@ -77,7 +78,7 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> 
 
         logit A ± t √V / (A (1 − A)),    t Student's with min(m, k) − 1 degrees of freedom.
 
-    Where one side lies wholly above the other there is no variance to see: Wilson's for min(m, k) items.
+    If one side lies wholly above the other there is no variance to see: then it is Wilson's for min(m, k) items.
     """
     def reach(parts: Means, size: Ints, level: float) -> tuple[Floats, Floats]:
         value = parts.value
@@ -90,9 +91,9 @@ def area(items: Floats, few: int, owner: Sequence[int], level: float | None) -> 
 
 
 def miscalibrated(hits: Bools, confidence: Floats, owner: Sequence[int], level: float | None) -> Estimate:
-    """ECE: Student's interval of its contributions, and downwards as much again as chance may have lifted it.
+    """ECE: Student's interval of its contributions, extended downwards by what chance may have lifted it.
 
-    A percentile bootstrap lifts it a second time: of models that are calibrated its interval never holds the true 0.
+    A percentile bootstrap lifts it a second time: for calibrated models its interval never holds the true 0.
     """
     deviation = calibration(hits, confidence)
 
@@ -156,9 +157,9 @@ def hardest_tasks(hard: Mapping[str, float], every: Mapping[str, float], n: int 
     for task in hard:
         if task not in every:
             raise unknown("task", task, every, "Mean losses on all items")
-    able = [Ranked(task, loss, every[task], loss - every[task]) for task, loss in hard.items()
-            if math.isfinite(loss) and math.isfinite(every[task])]
-    if not 1 <= n <= len(able):
-        raise ShiftBenchError(f"{n} tasks are asked for, but {len(able)} of {len(hard)} have losses on hard and on all "
-                              "items. Ask for as many as there are, or train more tasks.")
-    return sorted(able, key=lambda ranked: (-ranked.gap, ranked.task))[:n]
+    tasks = [Ranked(task, loss, every[task], loss - every[task]) for task, loss in hard.items()
+             if math.isfinite(loss) and math.isfinite(every[task])]
+    if not 1 <= n <= len(tasks):
+        raise ShiftBenchError(f"{n} tasks are asked for, but {len(tasks)} of {len(hard)} have losses on hard and on "
+                              "all items. Ask for as many as there are, or train more tasks.")
+    return sorted(tasks, key=lambda ranked: (-ranked.gap, ranked.task))[:n]

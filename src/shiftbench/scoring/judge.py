@@ -1,7 +1,7 @@
 """Score predictions on a benchmark, with intervals: one run, or the means of methods over their runs.
 
-Predictions -> the outputs of every split, in the order of its items -> what a scorer measures of them (`scorer`), from
-the contribution of each item -> rows of `Scores`. A batch of runs takes the same way, see `runs`.
+Predictions -> the outputs of every split, in the order of its items -> measurements (`scorer`), from the contribution
+of each item -> rows of `Scores`. A batch of runs takes the same path, see `runs`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,26 +47,27 @@ def score(
     """Every split that was predicted, each number with an interval over its items.
 
     Per split: `accuracy` of all items and of every group that has items; `worst_group_accuracy` (its group is the
-    lowest, n that group's size) and `worst_class_accuracy` (its group is the class); `macro_f1`; where the scores are
-    more than a choice, `nll` of all and of every group and `worst_group_nll`, the highest; and, where both are there,
-    `accuracy_gap` = id_test − test. Where rows have a `kind`, what `hard_items` says of hard and easy items.
+    lowest, n that group's size) and `worst_class_accuracy` (its group is the class); `macro_f1`; if the scores are more
+    than a choice, `nll` of all items and of every group, and `worst_group_nll`, the highest; and, if both splits are
+    predicted, `accuracy_gap` = id_test − test. If rows have a `kind`, also the scores of hard and easy items of
+    `hard_items`.
 
     A share has Wilson's interval, macro F1 the same to first order, a loss Student's. A worst group's value is the
-    plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are of the truly worst
+    plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are for the truly worst
     group, without the downward bias of a minimum (see `intervals.worst`). Further `metrics` by name (`auc`, …) are
     scored over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
 
-    `by` are further groupings of any columns, the collection's factors among them where it is given (see `groupings`),
-    beside those of the benchmark's card. Of each, with the grouping in the column `by`: `accuracy` of every group,
+    `by` are further groupings by any columns, with a collection also by its factors (see `groupings`), beside those of
+    the benchmark's card. Each has, with the grouping in the column `by`: `accuracy` of every group,
     `worst_group_accuracy`, `mean_group_accuracy` and `tenth_percentile_accuracy` (see `scorer`).
     """
     if replicates < 0:
         raise ShiftBenchError(f"replicates is {replicates}, but must be at least 0; 0 turns intervals off.")
     head = {"run": run, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": method,
             "model": model, "setting": setting, "label": label, "seed": seed}
-    further = Further(_asked_for(benchmark, metrics), replicates, seed)
-    return _judged(benchmark, [predictions], [head], [0], level if replicates else None,
-                   _groupings(benchmark, by, collection), further)
+    further = Further(_further_metrics(benchmark, metrics), replicates, seed)
+    return _score_all(benchmark, [predictions], [head], [0], level if replicates else None,
+                      _groupings(benchmark, by, collection), further)
 
 
 def means(
@@ -88,23 +89,23 @@ def means(
     number of groups (Bonferroni): in 19 of 20 benchmarks on which methods are equal no interval misses 0. If
     it reaches 0, the two do not differ significantly. A worst group's interval is that of the corrected values.
     """
-    heads = [{"run": "", "stat": MEAN, "runs": len(part), "benchmark": benchmark.name,
-              "digest": benchmark.short_digest, "method": method, "seed": -1} for method, part in runs.items()]
-    owner = [code for code, part in enumerate(runs.values()) for _ in part]
-    return _judged(benchmark, [run for part in runs.values() for run in part], heads, owner,
-                   level if replicates else None, _groupings(benchmark, by, collection))
+    heads = [{"run": "", "stat": MEAN, "runs": len(seeds), "benchmark": benchmark.name,
+              "digest": benchmark.short_digest, "method": method, "seed": -1} for method, seeds in runs.items()]
+    owner = [code for code, seeds in enumerate(runs.values()) for _ in seeds]
+    return _score_all(benchmark, [run for seeds in runs.values() for run in seeds], heads, owner,
+                      level if replicates else None, _groupings(benchmark, by, collection))
 
 
 def versus(benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any) -> Scores:
     """How far each of several models is behind the best on the same items: the comparisons of `means`, a run each."""
-    together = means(benchmark, {name: [model] for name, model in models.items()}, **options)
-    return Scores.of({**row, "run": row["method"], "seed": 0} for row in together.where(stat=DIFFERENCE))
+    joint = means(benchmark, {name: [model] for name, model in models.items()}, **options)
+    return Scores.of({**row, "run": row["method"], "seed": 0} for row in joint.where(stat=DIFFERENCE))
 
 
 def score_models(
     benchmark: Benchmark, models: Mapping[str, Predictions | Answers], **options: Any
 ) -> Scores:
-    """Scores of every model by name, and of several also how far each is behind the best."""
+    """Scores of every model by name and, for several models, how far each is behind the best."""
     parts = [score(benchmark, model, run=name, method=name, **options) for name, model in models.items()]
     if len(models) > 1:
         parts.append(versus(benchmark, models, **{key: value for key, value in options.items() if key != "metrics"}))
@@ -114,13 +115,13 @@ def score_models(
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:
     target = benchmark.target
     if not target.has_classes and by:
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, not for a class, so that it is "
-                              "scored by its own groups alone. Leave out `by`.")
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, not for a class, so it is scored "
+                              "by its own groups alone. Leave out `by`.")
     return groupings_of(benchmark, by, collection) if target.has_classes else ()
 
 
-def _asked_for(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:
-    """The metrics to score besides those of the target: the user's own, and those named that are not scored anyway."""
+def _further_metrics(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:
+    """The metrics to score besides those of the target: the user's own, and named ones that are not always scored."""
     target = benchmark.target
     named = [find(METRICS, "metric", name) for name in names]
     for metric in named:
@@ -131,13 +132,13 @@ def _asked_for(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:
     return list({metric.name: metric for metric in (*own_metrics(target), *further)}.values())
 
 
-def _judged(
+def _score_all(
     benchmark: Benchmark, predictions: Sequence[Predictions | Answers], heads: Sequence[Row], owner: Sequence[int],
     level: float | None, groupings: Sequence[Grouping], further: Further | None = None,
 ) -> Scores:
     """The scores of methods on every split that all runs predict, of the gaps, and how far each is behind the best.
 
-    Run r belongs to the method of `heads[owner[r]]`; no level, no intervals.
+    Run r belongs to the method of `heads[owner[r]]`. Without a level there are no intervals.
     """
     orders = [predicted_splits(benchmark, run) for run in predictions]
     splits = [split for split in benchmark.splits if all(split in order for order in orders)]
@@ -177,18 +178,19 @@ def predicted_splits(benchmark: Benchmark, predictions: Predictions | Answers) -
                               f"benchmark '{benchmark.name}': its classes, in their order, are "
                               f"{', '.join(benchmark.names['label'])}.")
     position = positions(benchmark.items, predictions.item)
-    strange = int((np.bincount(position[position >= 0], minlength=len(predictions)) == 0).sum())
-    if strange:
-        raise ShiftBenchError(f"{strange} predictions are of items that are not in benchmark '{benchmark.name}'. "
+    foreign = int((np.bincount(position[position >= 0], minlength=len(predictions)) == 0).sum())
+    if foreign:
+        raise ShiftBenchError(f"{foreign} predictions are of items that are not in benchmark '{benchmark.name}'. "
                               "Predict the items that rows.parquet lists, each once.")
-    there = np.flatnonzero(position >= 0)
-    refuse_trained(benchmark.items[there], predictions.split[position[there]], benchmark.split[there], "Predictions")
-    parts = {split: position[benchmark.rows(split)] for split in benchmark.splits}
-    for split, rows in parts.items():
+    predicted = np.flatnonzero(position >= 0)
+    refuse_trained(benchmark.items[predicted], predictions.split[position[predicted]], benchmark.split[predicted],
+                   "Predictions")
+    by_split = {split: position[benchmark.rows(split)] for split in benchmark.splits}
+    for split, rows in by_split.items():
         if (rows < 0).any() and (rows >= 0).any():
             raise ShiftBenchError(f"{int((rows < 0).sum())} of the {len(rows)} items of split '{split}' have no "
                                   "prediction. Predict all of them, or none.")
-    return {split: rows for split, rows in parts.items() if (rows >= 0).all()}
+    return {split: rows for split, rows in by_split.items() if (rows >= 0).all()}
 
 
 # Rows of scores, from what was measured
@@ -208,17 +210,18 @@ class Piece(NamedTuple):
     def of_measured(
         measured: Mapping[str, Sequence[Measured]], heads: Sequence[Row], owner: Sequence[int], level: float | None
     ) -> "Piece":
-        """What was measured of methods, split by split; `heads` describes each, and run r belongs to `owner[r]`.
+        """Measurements of methods, split by split; `heads` describes each method, and run r belongs to `owner[r]`.
 
         The row of a worst group names the group that is the worst on average, and n counts its items.
         """
-        cells = [(split, group, int(n), score.metric, score.by) for split, part in measured.items() for score in part
+        cells = [(split, group, int(n), score.metric, score.by) for split, scores in measured.items()
+                 for score in scores
                  for group, n in ([("", 0)] if score.worst else zip(score.groups, score.n, strict=True))]
         group, n = (np.asarray([[cell[field] for cell in cells]]) for field in (1, 2))
         values, lows, highs = ([np.zeros((len(heads), 0))] for _ in range(3))
-        worst: dict[int, tuple[Strs, Ints]] = {}  # of these cells, each method has its own group
+        worst: dict[int, tuple[Strs, Ints]] = {}  # cells in which each method has its own group
         at = 0
-        for score in (score for part in measured.values() for score in part):
+        for score in (score for scores in measured.values() for score in scores):
             if score.worst is not None:
                 worst[at] = np.asarray(score.groups)[score.worst.code], score.worst.n
             value = score.estimate.value
@@ -243,12 +246,12 @@ class Piece(NamedTuple):
         })
 
     def by_cell(self) -> "Piece":
-        """The same rows cell by cell, where they lie method by method."""
+        """The same rows, ordered cell by cell instead of method by method."""
         return Piece(self.cells, self.methods, {name: column.T for name, column in self.columns.items()})
 
 
 def together(pieces: Sequence[Piece]) -> Scores:
-    """The rows of all pieces. Every column is written once, into its place: gigabytes are not copied about."""
+    """The rows of all pieces. Every column is written once, into its final position, so gigabytes are not copied."""
     if not pieces:
         return Scores.of([])
     stop = np.cumsum([piece.methods * piece.cells for piece in pieces], dtype=np.int64).tolist()
@@ -266,28 +269,28 @@ def behind(
     split: str, measured: Measured, heads: Sequence[Row], owner: Sequence[int], level: float | None
 ) -> Iterator[Row]:
     """How far each method is behind the best, if the metric allows a comparison: over all items, in the worst group,
-    or, where `start` says where groups begin, in each of them."""
+    or in each group if `measured` has `start`."""
     items, worst, value = measured.items, measured.worst, measured.estimate.value
     if items is None or not np.isfinite(value).all():
         return
     if worst is not None and level is not None and not items.size:  # a group without an interval
         return
     n, groups = [measured.of or int(measured.n.sum())], [measured.groups[0] if worst is None else ALL]
-    parts: Sequence[Values] = [items]
+    tables: Sequence[Values] = [items]
     corrected: dict[str, Floats] = {}
     if measured.start is not None:
         n, groups = measured.n.tolist(), list(measured.groups)
-        parts = np.split(items, measured.start[1:], axis=1)
+        tables = np.split(items, measured.start[1:], axis=1)
     elif worst is not None:
         corrected = {"centre": measured.estimate.centre[:, 0], "size": worst.fewest, "unsure": worst.unsure}
     widest = measured.estimate.most - measured.estimate.least  # the largest difference that the metric allows
-    for index, part in enumerate(parts):
+    for index, table in enumerate(tables):
         best = int(value[:, index].argmax())
         low, high, p = np.zeros(len(heads)), np.zeros(len(heads)), np.ones(len(heads))
         if level is None:
             low, high, p = (np.full(len(heads), np.nan) for _ in range(3))
         else:
-            pairs = compare(part, owner, against=best, level=level, looks=len(parts), **corrected)
+            pairs = compare(table, owner, against=best, level=level, looks=len(tables), **corrected)
             low[pairs.second], high[pairs.second] = pairs.low.clip(-widest, widest), pairs.high.clip(-widest, widest)
             p[pairs.second] = pairs.adjusted
         for method, head in enumerate(heads):

@@ -4,7 +4,7 @@ A file of predictions that differs from a known file only in its scores is not p
 
 Parsing a parquet file takes a third of a millisecond however small it is, and matching its items to the benchmark's
 rows as long again: most of the time of scoring a hundred thousand small runs. But the runs of a study predict the same
-items in the same order, and `Predictions.save` stores scores as they are: their files differ in their bytes alone.
+items in the same order, and `Predictions.save` stores scores uncompressed: only the bytes of the scores differ.
 """
 
 import hashlib
@@ -39,14 +39,14 @@ NUMBER = np.dtype("<f4")
 KEPT = 512 << 20
 """Bytes of predictions that an index keeps; files beyond that are read again on demand."""
 KNOWN = 8
-"""Layouts kept at a time: a folder in which every file has its own order of items must not be compared all with all."""
+"""Layouts kept at a time: if every file has its own order of items, they must not all be compared with each other."""
 
 
 class Order(NamedTuple):
     """The items of a file and their order: for every row of the benchmark, its row in the file or -1."""
 
-    place: Ints
-    splits: tuple[str, ...]  # those that are there; of a split all items are or none
+    row: Ints
+    splits: tuple[str, ...]  # the splits in the file; each is there whole or not at all
 
     @staticmethod
     def of(benchmark: Benchmark, items: Strs) -> "Order":
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A file of predictions without its scores, and the positions of these: `classes` columns, `width` bytes each."""
+    """A file of predictions without its scores, and where these are: `classes` columns of `width` bytes each."""
 
     before: bytes
     heads: bytes  # what precedes the numbers in each column: how many there are, and how they are written
@@ -84,7 +84,7 @@ class Layout(NamedTuple):
 
 
 class Kept:
-    """What was read of files, each with the benchmark that it was matched to, up to a number of bytes."""
+    """A cache of files, up to a number of bytes, by path and by the benchmark that they were matched to."""
 
     def __init__(self, room: int = KEPT) -> None:
         self.room = room
@@ -110,7 +110,7 @@ class Reader:
     def read_each(
         self, runs: Sequence[Finished], left_out: LeftOut | None = None
     ) -> Iterator[tuple[Finished, Table, Order]]:
-        """Every run with what `read` gives of its predictions, in order; those that cannot be read are left out."""
+        """Every run with what `read` returns for it, in order; runs that cannot be read are left out."""
         files = contents([f"{run.folder}/{PREDICTIONS}" for run in runs if run.outside is None])
         for run in runs:
             if isinstance(run.outside, Predictions):
@@ -123,9 +123,9 @@ class Reader:
                 yield run, *read
 
     def read(self, path: Path | str, digest: str = "") -> tuple[Table, Order]:
-        """What `Predictions.load` reads, with its complaints: scores, classes × items, and which items those are."""
-        known: tuple[Table, Order] | None = self.kept.get(self.benchmark, path)
-        return self._read(path, read_bytes(str(path)) or b"", digest) if known is None else known
+        """What `Predictions.load` reads, with its errors: scores, classes × items, and which items those are."""
+        cached: tuple[Table, Order] | None = self.kept.get(self.benchmark, path)
+        return self._read(path, read_bytes(str(path)) or b"", digest) if cached is None else cached
 
     def _read(self, path: Path | str, content: bytes, digest: str = "") -> tuple[Table, Order]:
         if content and digest and hashlib.sha256(content).hexdigest() != digest:
@@ -141,9 +141,9 @@ class Reader:
                 return scores, layout.order
         loaded = Predictions.load(path, self.benchmark)
         order = Order.of(self.benchmark, loaded.item)
-        learned = _layout(content, loaded, order)
-        if learned is not None:
-            self.layouts.appendleft(learned)
+        layout_of_file = _layout(content, loaded, order)
+        if layout_of_file is not None:
+            self.layouts.appendleft(layout_of_file)
         return np.ascontiguousarray(loaded.scores.T), order
 
 
@@ -177,7 +177,7 @@ class RunIndex:
         return self._benchmarks[folder]
 
     def benchmark_folders(self, only: Collection[str], known: Collection[str] = ()) -> list[Path]:
-        """Where the benchmarks of some runs are, each once; `known` are digests of those that need no folder."""
+        """The folders of some runs' benchmarks, each once; `known` are digests of those that need no folder."""
         first: dict[str, Finished] = {}
         for run in self.runs:
             if run.name in only and run.benchmark["digest"] not in known:
@@ -196,39 +196,39 @@ class RunIndex:
         path = run.folder / PREDICTIONS
         if benchmark.target.has_classes:
             return predictions_of(benchmark, *self.reader(benchmark).read(path, run.files.get(PREDICTIONS, "")))
-        known: Predictions | Answers | None = self._kept.get(benchmark, path)
-        if known is None:
-            known = run.predictions(benchmark)
-            self._kept.add(benchmark, path, known, path.stat().st_size)
-        return known
+        predictions: Predictions | Answers | None = self._kept.get(benchmark, path)
+        if predictions is None:
+            predictions = run.predictions(benchmark)
+            self._kept.add(benchmark, path, predictions, path.stat().st_size)
+        return predictions
 
     def retrained(self, run: Finished, benchmark: Benchmark) -> Predictions | None:
         """A run's predictions with the last layer that `retrain` trained, if it has one."""
         path = run.folder / TARGET_RT
         if run.outside is not None or not path.is_file():
             return None
-        known: Predictions | None = self._kept.get(benchmark, path)
-        if known is None:
-            known = Predictions.load(run.checked(TARGET_RT), benchmark)
-            self._kept.add(benchmark, path, known, path.stat().st_size)
-        return known
+        predictions: Predictions | None = self._kept.get(benchmark, path)
+        if predictions is None:
+            predictions = Predictions.load(run.checked(TARGET_RT), benchmark)
+            self._kept.add(benchmark, path, predictions, path.stat().st_size)
+        return predictions
 
 
 def predictions_of(benchmark: Benchmark, scores: Table, order: Order) -> Predictions:
     """The scores from a reader, in the order of the benchmark's rows."""
-    rows = np.flatnonzero(order.place >= 0)
-    return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.place[rows]].T,
+    rows = np.flatnonzero(order.row >= 0)
+    return Predictions(benchmark.items[rows], benchmark.split[rows], scores[:, order.row[rows]].T,
                        benchmark.names["label"])
 
 
 def _logits(scores: Table) -> bool:
-    """Whether scores are taken as they stand: no NaN, no infinity but -inf, and surely no probabilities."""
+    """Whether scores are used as they are: no NaN, no infinity but -inf, and certainly not probabilities."""
     most = scores.max(initial=-np.inf)
     return bool(most < np.inf and (most > 1 or scores.min(initial=np.inf) < 0))
 
 
 def _layout(content: bytes, loaded: Predictions, order: Order) -> Layout | None:
-    """The layout of a file, where its scores lie in it as plain numbers and nowhere else."""
+    """The layout of a file, or None if its scores are not stored in it as plain numbers side by side."""
     try:
         facts = pq.ParquetFile(pa.BufferReader(content)).metadata
     except (pa.ArrowException, OSError):  # a file of another kind, or one that has changed since it was loaded

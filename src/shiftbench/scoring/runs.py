@@ -47,11 +47,11 @@ def score_runs(
 ) -> Scores:
     """Scores of every finished run of a source, and of the means over the runs that differ only in their seed.
 
-    `only` names the runs to take; default: all. A benchmark is taken by name from `benchmarks`, else from where the run
-    found it; one that has changed since is an error. Draws of one benchmark share its name: each run is scored on its
-    own, the means on the splits that all have. Unfinished runs are left out; `runs_in` counts them. Where runs of
-    a benchmark have more than SETTINGS settings there are no means of them: choose some first. A run that cannot be
-    read is an error; where `left_out` is given it is noted there with the reason, and the others are scored.
+    `only` names the runs to score; default: all. A benchmark is found by name in `benchmarks`, else at the run's path;
+    one that has changed since is an error. Draws of one benchmark share its name: each run is scored on its own draw,
+    the means on the splits that all draws share. Unfinished runs are left out; `runs_in` counts them. There are no
+    means if the runs of a benchmark have more than SETTINGS settings: choose some first. A run that cannot be read is
+    an error, unless `left_out` is passed: then the run and the reason are recorded there, and the others are scored.
     """
     scores = together(list(_pieces(source, replicates, level, benchmarks, only, left_out)))
     if not left_out:
@@ -69,59 +69,60 @@ def _pieces(
         raise ShiftBenchError(f"{index.where}: no finished run is in there" + (
             f" ({index.unfinished} failed or unfinished; shiftbench show DIR says which). Start the same training "
             "again to finish." if index.unfinished else ". Train first, or name the folder that holds the runs."))
-    known = {benchmark.digest: benchmark for benchmark in benchmarks}
-    listed: dict[str, dict[str, list[Finished]]] = {}
+    by_digest = {benchmark.digest: benchmark for benchmark in benchmarks}
+    by_name: dict[str, dict[str, list[Finished]]] = {}  # name of a benchmark -> digest of a draw -> runs
     for run in index.runs:
         digest = str(run.benchmark["digest"])
         with leaving_out(run.name, left_out):
-            if digest not in known:
-                known[digest] = benchmark_of_run(run, benchmarks, index)
-            listed.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
-    for name, draws in listed.items():
-        check_draws([known[digest] for digest in draws], name, index.where)
-    for name, draws in listed.items():
+            if digest not in by_digest:
+                by_digest[digest] = benchmark_of_run(run, benchmarks, index)
+            by_name.setdefault(str(run.benchmark["name"]), {}).setdefault(digest, []).append(run)
+    for name, draws in by_name.items():
+        check_draws([by_digest[digest] for digest in draws], name, index.where)
+    for name, draws in by_name.items():
         for digest, runs in draws.items():
-            if not known[digest].target.has_classes:
-                yield from _of_targets(index, known[digest], runs, name, replicates, level, left_out)
+            benchmark = by_digest[digest]
+            if not benchmark.target.has_classes:
+                yield from _of_targets(index, benchmark, runs, name, replicates, level, left_out)
                 continue
-            yield from score_each(index.reader(known[digest]), runs, name, replicates, level, left_out)
-            again = score_retrained(index, known[digest], runs, replicates, level, left_out)
-            if len(again):
-                yield Piece.of(_called(name, again))
+            yield from score_each(index.reader(benchmark), runs, name, replicates, level, left_out)
+            retrained = score_retrained(index, benchmark, runs, replicates, level, left_out)
+            if len(retrained):
+                yield Piece.of(_under_name(name, retrained))
     if left_out and all(run.name in left_out for run in index.runs):
         raise ShiftBenchError(f"{index.where}: none of its {len(left_out)} finished runs can be read. The first: "
                               f"{next(iter(left_out.values()))}")
-    for name, draws in listed.items():
-        runs = [run for part in draws.values() for run in part if run.name not in (left_out or ())]
+    for name, draws in by_name.items():
+        runs = [run for on_draw in draws.values() for run in on_draw if run.name not in (left_out or ())]
         if runs and _few(runs):
-            splits = shared_splits([known[digest] for digest in draws])
+            splits = shared_splits([by_digest[digest] for digest in draws])
             methods: dict[str, list[Predictions | Answers]] = {}
             owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
             heads: dict[str, dict[str, Any]] = {}
             for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
                 heads.setdefault(label, run.head)
-                digest = str(run.benchmark["digest"])
-                if not known[digest].target.has_classes:
-                    methods.setdefault(label, []).append(index.predictions(run, known[digest]))
+                benchmark = by_digest[str(run.benchmark["digest"])]
+                if not benchmark.target.has_classes:
+                    methods.setdefault(label, []).append(index.predictions(run, benchmark))
                     continue
-                owners.setdefault(label, []).append((known[digest], run))
-                methods.setdefault(label, []).append(on_splits(index.predictions(run, known[digest]), splits))
-            first = known[next(iter(draws))]
-            yield Piece.of(_called(name, under_methods(means(first, methods, replicates=replicates, level=level),
-                                                       heads)))
-            again = mean_retrained(index, first, owners, replicates, level)
-            if len(again):
-                yield Piece.of(_called(name, under_methods(again, heads)))
+                owners.setdefault(label, []).append((benchmark, run))
+                methods.setdefault(label, []).append(on_splits(index.predictions(run, benchmark), splits))
+            first = by_digest[next(iter(draws))]
+            scores = means(first, methods, replicates=replicates, level=level)
+            yield Piece.of(_under_name(name, under_methods(scores, heads)))
+            retrained = mean_retrained(index, first, owners, replicates, level)
+            if len(retrained):
+                yield Piece.of(_under_name(name, under_methods(retrained, heads)))
 
 
 def benchmark_of_run(
     run: Finished, benchmarks: Sequence[Benchmark] = (), index: RunIndex | None = None
 ) -> Benchmark:
-    """The benchmark of a run: one of `benchmarks` with its name that is no replicate, else from where the run found it.
-    """
-    named = [one for one in benchmarks if one.name == run.benchmark["name"] and replicate_of(one.card) is None]
+    """The benchmark of a run: one of `benchmarks` that has its name and is no replicate, else from the run's path."""
+    candidates = [benchmark for benchmark in benchmarks
+                  if benchmark.name == run.benchmark["name"] and replicate_of(benchmark.card) is None]
     load = Benchmark.load if index is None else index.benchmark
-    benchmark = named[0] if named else load(run.benchmark_folder)
+    benchmark = candidates[0] if candidates else load(run.benchmark_folder)
     if benchmark.digest != run.benchmark["digest"]:
         raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
                               f"{run.benchmark['path']} now has {benchmark.digest[:8]}…. The benchmark was rebuilt; "
@@ -136,14 +137,14 @@ def _of_targets(
     """Scores of runs whose target is not a class."""
     for run in runs:
         with leaving_out(run.name, left_out):
-            yield Piece.of(_called(name, score(benchmark, index.predictions(run, benchmark), **run.head,
-                                               replicates=replicates, level=level)))
+            yield Piece.of(_under_name(name, score(benchmark, index.predictions(run, benchmark), **run.head,
+                                                   replicates=replicates, level=level)))
 
 
 def _few(runs: Sequence[Finished]) -> bool:
     """Whether the runs have at most SETTINGS settings."""
     seen: set[str] = set()
-    for run in runs:  # most often a few hundred tell
+    for run in runs:  # mostly, a few hundred runs decide
         seen.add(run.setting)
         if len(seen) > SETTINGS:
             return False
@@ -159,8 +160,8 @@ def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Sco
     return scores.assign(**columns, label=label) if len(scores) else scores
 
 
-def _called(name: str, scores: Scores) -> Scores:
-    """Scores on a benchmark by the name that its runs know, whatever its folder is called now."""
+def _under_name(name: str, scores: Scores) -> Scores:
+    """Scores under the name by which runs know their benchmark, whatever its folder is called now."""
     return scores.assign(benchmark=name)
 
 
@@ -174,8 +175,8 @@ def scores_of(
 ) -> tuple[Scores, list[tuple[Benchmark, Benchmark | Path]]]:
     """The scores of a table or of runs, and the benchmarks they are about with their folders, if any.
 
-    Benchmarks are those given and, for runs, those that they were trained on; scores find theirs by its digest. A run
-    that cannot be read is an error, or is noted in `left_out` with the reason.
+    Benchmarks are those passed and, for runs, those that they were trained on; scores find theirs by digest. A run that
+    cannot be read is an error, or is recorded in `left_out` with the reason.
     """
     members = [benchmarks] if isinstance(benchmarks, str | Path | Benchmark) else benchmarks
     folders = dict.fromkeys(Path(member) for member in members if not isinstance(member, Benchmark))
@@ -187,9 +188,9 @@ def scores_of(
     elif isinstance(source, RunIndex | list | tuple) or path_of(source, SOURCES).is_dir():
         index = RunIndex.of(source)
         scores = score_runs(index, benchmarks=[benchmark for benchmark, _ in pairs], left_out=left_out)
-        known = {benchmark.digest for benchmark, _ in pairs}
+        digests = {benchmark.digest for benchmark, _ in pairs}
         pairs += [(index.benchmark(folder), folder)
-                  for folder in index.benchmark_folders(set(scores["run"].tolist()), known)]
+                  for folder in index.benchmark_folders(set(scores["run"].tolist()), digests)]
     else:
         scores = Scores.load(source)
     return scores, [(benchmark, home) for loaded, home in pairs for benchmark in named([loaded], scores)]
@@ -203,16 +204,16 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> labels([{"method": "irm", "seed": 0}, {"method": "dro", "eta": 0.1}, {"method": "dro", "eta": 1.0}])
     ['irm', 'dro (eta=0.1)', 'dro (eta=1.0)']
     """
-    listed = [{key: written(value) for key, value in {**flat(one), "method": label_of(one)}.items()
-               if key not in ("seed", "benchmark", "preset", "name")} for one in settings]
+    texts = [{key: written(value) for key, value in {**flat(run), "method": label_of(run)}.items()
+              if key not in ("seed", "benchmark", "preset", "name")} for run in settings]
     rivals: dict[str, list[Mapping[str, str]]] = {}
-    for one in listed:
-        rivals.setdefault(one["method"], []).append(one)
+    for text in texts:
+        rivals.setdefault(text["method"], []).append(text)
     differing = {method: telling(runs) for method, runs in rivals.items()}
     names = []
-    for one in listed:
-        differences = ", ".join(f"{key}={one[key]}" for key in differing[one["method"]] if key in one)
-        method = str(json.loads(one["method"]))
+    for text in texts:
+        differences = ", ".join(f"{key}={text[key]}" for key in differing[text["method"]] if key in text)
+        method = str(json.loads(text["method"]))
         names.append(f"{method} ({differences})" if differences else method)
     return names
 
@@ -220,8 +221,8 @@ def labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def telling(runs: Sequence[Mapping[str, str]]) -> list[str]:
     """The keys whose value is not the same in all runs."""
     first = runs[0]
-    differ = {key for one in runs for key, value in one.items() if first.get(key) != value}
-    return sorted(differ | {key for key in first if any(key not in one for one in runs)})
+    differ = {key for run in runs for key, value in run.items() if first.get(key) != value}
+    return sorted(differ | {key for key in first if any(key not in run for run in runs)})
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,26 +259,27 @@ def score_each(
     scorers = {split: scorer(benchmark, split, groupings) for split in benchmark.splits}
     size = min(BATCH, max(1, HELD // (len(benchmark) * len(benchmark.names["label"]))))
 
-    def judged(pack: Pack) -> Piece:
-        if not pack.finite:  # classes were ruled out: what can be said of a loss is another matter in every run
-            each = zip(pack.runs, pack.scores, pack.orders, strict=True)
-            return Piece.of(_called(name, Scores.join([_alone(benchmark, *run, replicates, level) for run in each])))
+    def score_pack(pack: Pack) -> Piece:
+        if not pack.finite:  # classes were ruled out: whether a loss is defined differs between runs
+            runs_read = zip(pack.runs, pack.scores, pack.orders, strict=True)
+            alone = [_score_alone(benchmark, *run, replicates, level) for run in runs_read]
+            return Piece.of(_under_name(name, Scores.join(alone)))
         scores, position = _stack(pack)
         outputs = ((split, scores[:, :, position[benchmark.rows(split)]].transpose(0, 2, 1))
                    for split in pack.orders[0].splits)
-        ends = level if replicates else None
+        used_level = level if replicates else None
         with np.errstate(invalid="ignore"):  # ends that are not known
-            measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), ends)
+            measured = measure(benchmark, scorers, outputs, range(len(pack.runs)), used_level)
         heads = [{**run.head, "benchmark": name, "digest": benchmark.short_digest} for run in pack.runs]
-        return Piece.of_measured(measured, heads, range(len(heads)), ends)
+        return Piece.of_measured(measured, heads, range(len(heads)), used_level)
 
     if len(runs) <= size:
-        yield from map(judged, _packs(reader, runs, size, left_out))
+        yield from map(score_pack, _packs(reader, runs, size, left_out))
         return
     with ThreadPoolExecutor(_cores()) as pool:
         pending: deque[Future[Piece]] = deque()
         for pack in _packs(reader, runs, size, left_out):
-            pending.append(pool.submit(judged, pack))
+            pending.append(pool.submit(score_pack, pack))
             if len(pending) > _cores():
                 yield pending.popleft().result()
         for future in pending:
@@ -299,18 +301,18 @@ def _packs(reader: Reader, runs: Sequence[Finished], size: int, left_out: LeftOu
 
 
 def _stack(pack: Pack) -> tuple[Table, Ints]:
-    """Runs × classes × items, and the place of every row."""
+    """Runs × classes × items, and the position of every row of the benchmark among the items."""
     first = pack.orders[0]
     if all(order is first for order in pack.orders):
-        return np.stack(pack.scores), first.place
-    rows = np.flatnonzero(first.place >= 0)
-    position = np.full(len(first.place), -1)
+        return np.stack(pack.scores), first.row
+    rows = np.flatnonzero(first.row >= 0)
+    position = np.full(len(first.row), -1)
     position[rows] = np.arange(len(rows))
-    each = zip(pack.scores, pack.orders, strict=True)
-    return np.stack([scores[:, order.place[rows]] for scores, order in each]), position
+    pairs = zip(pack.scores, pack.orders, strict=True)
+    return np.stack([scores[:, order.row[rows]] for scores, order in pairs]), position
 
 
-def _alone(
+def _score_alone(
     benchmark: Benchmark, run: Finished, scores: Table, order: Order, replicates: int, level: float
 ) -> Scores:
     return score(benchmark, predictions_of(benchmark, scores, order), **run.head, replicates=replicates, level=level)
@@ -324,13 +326,13 @@ def _cores() -> int:
 
 def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
     """Raise an error if benchmarks of one name are neither the same nor replicates with the same test."""
-    draws = [replicate_of(one.card) for one in benchmarks]
+    draws = [replicate_of(benchmark.card) for benchmark in benchmarks]
     if len(benchmarks) > 1 and (None in draws or len(set(draws)) < len(draws)):
         raise ShiftBenchError(f"{where}: has runs on different benchmarks that are all named '{name}', so that scores "
                               "could not tell them apart. Keep their runs in folders of their own.")
-    for one in benchmarks[1:]:
-        # The parts that leave a domain out test on training items, which are other ones in every draw.
-        if "left_out" not in one.card and not same_rows(benchmarks[0], one):
+    for benchmark in benchmarks[1:]:
+        # Parts that leave a domain out test on training items, which differ from draw to draw.
+        if "left_out" not in benchmark.card and not same_rows(benchmarks[0], benchmark):
             raise ShiftBenchError(f"{where}: has runs on draws of '{name}' whose tests differ. Build them together, "
                                   "with --replicates, and train again.")
 
@@ -348,10 +350,10 @@ def read_chosen(
     source: RunSource | RunIndex, runs: Sequence[str], draws: Sequence[Benchmark]
 ) -> list[Predictions | Answers]:
     """The predictions of runs of a source on one benchmark or its draws, on the splits that all draws share."""
-    splits, known, index = shared_splits(list(draws)), {one.digest: one for one in draws}, RunIndex.of(source)
-    listed = [index.run(name) for name in runs]
-    return [on_splits(index.predictions(run, known.get(str(run.benchmark["digest"]), draws[0])), splits)
-            for run in listed]
+    splits, index = shared_splits(list(draws)), RunIndex.of(source)
+    by_digest = {draw.digest: draw for draw in draws}
+    return [on_splits(index.predictions(run, by_digest.get(str(run.benchmark["digest"]), draws[0])), splits)
+            for run in map(index.run, runs)]
 
 
 # Retrained last layers
@@ -363,7 +365,7 @@ def score_retrained(
     index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float,
     left_out: LeftOut | None = None,
 ) -> Scores:
-    """`target_rt_accuracy` on test, of all items and of every group, for the runs that `retrain` has retrained."""
+    """`target_rt_accuracy` on test, of all items and of every group, for the runs that were retrained."""
     parts = []
     for run in runs if TARGET_TRAIN in benchmark.splits else ():
         with leaving_out(run.name, left_out):
@@ -378,10 +380,10 @@ def mean_retrained(
     replicates: int, level: float,
 ) -> Scores:
     """Means over each method's retrained runs, each run read with its own benchmark."""
-    read = {label: [predictions for own, run in runs if (predictions := index.retrained(run, own)) is not None]
+    read = {label: [predictions for draw, run in runs if (predictions := index.retrained(run, draw)) is not None]
             for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
-    there = {label: listed for label, listed in read.items() if listed}
-    return _renamed(means(benchmark, there, replicates=replicates, level=level)) if there else Scores.join([])
+    retrained = {label: predictions for label, predictions in read.items() if predictions}
+    return _renamed(means(benchmark, retrained, replicates=replicates, level=level)) if retrained else Scores.join([])
 
 
 def _renamed(scores: Scores) -> Scores:

@@ -60,7 +60,7 @@ intervals; without a level there are none."""
 
 
 class Further(NamedTuple):
-    """Metrics that are scored besides those of the target, and how often the bootstrap draws where it has to."""
+    """Metrics that are scored besides those of the target, and the replicates and seed of their bootstrap."""
 
     metrics: Sequence[Metric]
     replicates: int = REPLICATES
@@ -72,8 +72,8 @@ def scorer(
 ) -> Scorer:
     """The scorer of a split. It prepares the truth once and then scores any number of runs.
 
-    `groupings` are those to score by besides the benchmark's groups, for classes alone. `further` are metrics besides
-    the target's; without it, those that the user has registered.
+    `groupings` are scored besides the benchmark's groups, if the target is a class. `further` are metrics besides the
+    target's; by default those that the user has registered.
     """
     target, extra = benchmark.target, benchmark.extra
     part = Part.of(benchmark, split)
@@ -128,18 +128,18 @@ class Split(NamedTuple):
     """A split with its items ordered by group. It is prepared once and scores any number of runs."""
 
     name: str
-    rows: Ints  # of the benchmark
-    order: Ints  # of these rows among the split's
+    rows: Ints  # the benchmark's rows, ordered by group
+    order: Ints  # their positions in the benchmark's order of the split
     label: Ints
     groups: tuple[str, ...]
     start: Ints  # the first item of every group
     size: Ints
-    by_label: Ints  # the items in the order of their labels
+    by_label: Ints  # the items ordered by label
     classes: tuple[str, ...]
-    first: Ints  # of them, the first item of every class
-    of_class: Ints  # their sizes
-    n_classes: int  # of the benchmark
-    kind: Strs | None  # hard and easy items, see `kinds`
+    first: Ints  # the first item of every class in `by_label`
+    of_class: Ints  # the number of items of every class
+    n_classes: int  # all classes of the benchmark
+    kind: Strs | None  # hard and easy items, see `hard_items.kinds_of`
     groupings: tuple[Grouping, ...]  # of the rows
 
     @staticmethod
@@ -154,13 +154,13 @@ class Split(NamedTuple):
         return Split(name, rows, order, label, tuple(names["group"][code] for code in codes), start, size, by_label,
                      tuple(names["label"][code] for code in classes), first, count, len(names["label"]),
                      kinds_of(benchmark, rows) if COLUMN in benchmark.extra else None,
-                     tuple(one.within(rows) for one in groupings))
+                     tuple(grouping.within(rows) for grouping in groupings))
 
 
 def measure_classes(
     split: Split, tables: Sequence[Table] | Table, owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """All that `score` measures on a split; `tables` holds each run's scores, items × classes, in the split's order.
+    """Everything that `score` measures on a split; `tables` are the runs' scores, items × classes, in its order.
 
     Without a level there are no intervals, and no correction of the worst group either.
     """
@@ -191,7 +191,7 @@ def measure_classes(
     if split.kind is not None:
         scores = _each(lambda table: np.asarray(table[:, split.order].transpose(0, 2, 1), np.float32), tables)
         measured += by_kind(split.kind, label, scores, loss_items, owner, level, split.groups)
-    return measured + [one for grouping in split.groupings for one in by_grouping(hits, grouping, owner, level)]
+    return measured + [score for grouping in split.groupings for score in by_grouping(hits, grouping, owner, level)]
 
 
 def _each(function: Callable[[Table], Any], tables: Sequence[Table] | Table) -> Any:
@@ -218,24 +218,24 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
         return []
     size, times, n = grouping.size, grouping.times, hits.shape[1]
     disjoint = int(times.max()) == 1
-    each = estimate("wilson", hits[:, grouping.rows], owner, level, grouping.start)
+    by_group = estimate("wilson", hits[:, grouping.rows], owner, level, grouping.start)
     worst = worst_share(hits, grouping.start, owner, level, grouping.rows)
-    items = contributions(hits, grouping, each.runs, times)
+    items = contributions(hits, grouping, by_group.runs, times)
     n_inside = np.asarray([items.shape[1]])
     many = len(grouping.names) > COMPARED
     names = grouping.names
-    measured = [Measured("accuracy", names, size, each, None if many else hits[:, grouping.rows],
+    measured = [Measured("accuracy", names, size, by_group, None if many else hits[:, grouping.rows],
                          start=None if many else grouping.start),
                 worst.measured("worst_group_accuracy", names, size, of=n, compared=True)]
     if disjoint:
         measured.append(corrected(measured[-1]))
     measured += [Measured("mean_group_accuracy", [ALL], n_inside, estimate("wilson", items, owner, level), items, of=n),
-                 Measured("tenth_percentile_accuracy", [ALL], n_inside, percentile(each.runs, owner, level))]
-    return [one._replace(by=grouping.said) for one in measured]
+                 Measured("tenth_percentile_accuracy", [ALL], n_inside, percentile(by_group.runs, owner, level))]
+    return [score._replace(by=grouping.said) for score in measured]
 
 
 def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints) -> Floats:
-    """What each item that is in a group adds to the mean over groups: its mean is that mean, its spread its error.
+    """What each item in a group contributes to the mean over groups A; the spread of the contributions is its error.
 
         c_i = A + N / G Σ_{g ∋ i} (h_i − a_g) / n_g √(n_g / (n_g − 1)),    A = Σ_g a_g / G, N items in groups.
     """
@@ -243,15 +243,15 @@ def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints
     position = np.cumsum(times > 0)[grouping.rows] - 1
     size = grouping.size
     weight = np.repeat(np.sqrt(size / np.maximum(size - 1, 1)) / size, size)
-    spread = (hits[:, grouping.rows] - np.repeat(accuracy, size, axis=1)) * weight
-    moved = np.zeros((len(hits), len(inside)))
+    deviation = (hits[:, grouping.rows] - np.repeat(accuracy, size, axis=1)) * weight
+    by_item = np.zeros((len(hits), len(inside)))
     if len(inside) == len(position):
-        moved[:, position] = spread
+        by_item[:, position] = deviation
     else:
-        for run, values in enumerate(spread):
-            moved[run] = np.bincount(position, values, len(inside))
+        for run, values in enumerate(deviation):
+            by_item[run] = np.bincount(position, values, len(inside))
     mean = np.asarray([mean_over_groups(values) for values in accuracy])
-    return np.asarray(mean[:, None] + moved * (len(inside) / len(size)))
+    return np.asarray(mean[:, None] + by_item * (len(inside) / len(size)))
 
 
 def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> Estimate:
@@ -261,18 +261,18 @@ def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> E
     which the true percentile lies, B ~ Binomial(G, 0.1), whatever the distribution of the accuracies. With fewer than
     36 groups none bounds it from below at 95 %, and the lower end is 0.
     """
-    many = accuracy.shape[1]
+    n_groups = accuracy.shape[1]
     ordered = np.sort(accuracy, axis=1)
     runs = np.percentile(ordered, 100 * Q, axis=1)[:, None]
     if level is None:
         return without_interval(runs, owner)
     from scipy.special import bdtr
 
-    below = bdtr(np.arange(many + 1), many, Q)  # P(B ≤ k)
-    under = int((below <= (1 - level) / 2).sum()) - 1
-    over = int((below < (1 + level) / 2).sum())
-    low = ordered[:, under:under + 1] if under >= 0 else np.zeros_like(runs)
-    high = ordered[:, over:over + 1] if over < many else np.ones_like(runs)
+    below = bdtr(np.arange(n_groups + 1), n_groups, Q)  # P(B ≤ k)
+    lower = int((below <= (1 - level) / 2).sum()) - 1
+    upper = int((below < (1 + level) / 2).sum())
+    low = ordered[:, lower:lower + 1] if lower >= 0 else np.zeros_like(runs)
+    high = ordered[:, upper:upper + 1] if upper < n_groups else np.ones_like(runs)
     value, least, most = (over_runs(end, owner) for end in (runs, low, high))
     return Estimate(runs, value, value, np.maximum(value - least, 0), np.maximum(most - value, 0),
                     np.zeros_like(value))
@@ -281,7 +281,8 @@ def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> E
 # Numbers, tasks, boxes and tokens
 
 GROUPS = 100
-"""Groups of a split up to which tasks have a value in each: of thousands, hardly one has both labels of many tasks."""
+"""The most groups of a split for which tasks are scored in each; of thousands, hardly one has both labels of many
+tasks."""
 
 
 class Part(NamedTuple):
@@ -304,16 +305,16 @@ class Part(NamedTuple):
 def measure_numbers(
     part: Part, truth: Reals, predicted: Sequence[Reals], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """`r` and `mse` of all and of every group, and the worst of each; truth and predictions are items × outputs.
+    """`r` and `mse` of all items, of every group and of the worst group; truth and predictions are items × outputs.
 
-    With several outputs both are means over them. NaN in the truth is no label; an item without any is left out. A
-    group in which r is not defined (one item, or nothing that varies) has none, and is not the worst.
+    With several outputs both are means over them. NaN in the truth is no label; an item without any label is left out.
+    A group in which r is not defined (one item, or nothing that varies) has no r and is never the worst.
     """
     kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
     part, truth, predicted = part.take(kept), truth[kept], [np.asarray(run, np.float64)[kept] for run in predicted]
-    all_alike = np.zeros(len(kept), np.int64)
+    one_group = np.zeros(len(kept), np.int64)
     errors = np.stack([np.nanmean((truth - run) ** 2, axis=1, dtype=np.float64) for run in predicted])
-    return [*grouped(part, "r", np.stack([r_items(truth, run, all_alike) for run in predicted]),
+    return [*grouped(part, "r", np.stack([r_items(truth, run, one_group) for run in predicted]),
                      np.stack([r_items(truth, run, part.group) for run in predicted]), owner, level),
             *grouped(part, "mse", errors, errors, owner, level)]
 
@@ -321,33 +322,34 @@ def measure_numbers(
 def measure_tasks(
     part: Part, truth: Reals, predicted: Sequence[Reals], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """`mean_ap` over tasks with both labels, and `tasks_judged`, how many these are; NaN is a missing label.
+    """`mean_ap` over tasks with both labels, and `tasks_judged`, the number of these tasks; NaN is a missing label.
 
-    In a split of at most GROUPS groups also of each, over the tasks that have both labels there, and of the worst.
+    A split of at most GROUPS groups also has `mean_ap` of each group, over the tasks with both labels in it, and of the
+    worst group.
     """
     kept = np.flatnonzero(~np.isnan(truth).all(axis=1))
     part, truth, predicted = part.take(kept), truth[kept], [np.asarray(run, np.float64)[kept] for run in predicted]
-    every = [precision_items(truth, run) for run in predicted]
-    whole = np.stack([run.items for run in every])
-    tasks = np.full((max(owner) + 1, 1), float(every[0].tasks))
+    precisions = [precision_items(truth, run) for run in predicted]
+    whole = np.stack([run.items for run in precisions])
+    tasks = np.full((max(owner) + 1, 1), float(precisions[0].tasks))
     none = np.full_like(tasks, np.nan)
-    counted = Measured("tasks_judged", [ALL], np.asarray([len(kept)]),
-                       Estimate(np.full((len(owner), 1), tasks[0, 0]), tasks, tasks, none, none, none, most=np.inf))
+    judged = Measured("tasks_judged", [ALL], np.asarray([len(kept)]),
+                      Estimate(np.full((len(owner), 1), tasks[0, 0]), tasks, tasks, none, none, none, most=np.inf))
     if len(np.unique(part.group)) > GROUPS:
-        return [over_all("mean_ap", whole, len(kept), owner, level), counted]
+        return [over_all("mean_ap", whole, len(kept), owner, level), judged]
     values = np.empty_like(whole)
     for code in np.unique(part.group):
         inside = part.group == code
         values[:, inside] = [precision_items(truth[inside], run[inside]).items for run in predicted]
-    return [*grouped(part, "mean_ap", whole, values, owner, level), counted]
+    return [*grouped(part, "mean_ap", whole, values, owner, level), judged]
 
 
 def measure_boxes(
     part: Part, truth: Sequence[Boxes], answers: Sequence[Answers], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """`detection_accuracy` over all images, in every group and in the worst, and the mean over domains of theirs.
+    """`detection_accuracy` over all images, in every group and in the worst group, and its mean over domains.
 
-    Boxes with a score above ½ count, and find a true box with which they share ½ or more, see `detection_accuracy`.
+    Boxes with a score above ½ count, and match a true box that they overlap by ½ or more, see `detection_accuracy`.
     """
     values = np.stack([detection_accuracy(truth, run.lists("boxes"), run.lists("scores")) for run in answers])
     return [*grouped(part, "detection_accuracy", values, values, owner, level),
@@ -357,21 +359,21 @@ def measure_boxes(
 def measure_tokens(
     part: Part, places: Places, answers: Sequence[Answers], owner: Sequence[int], level: float | None
 ) -> list[Measured]:
-    """`accuracy` of names of classes and methods, all and by group; `overall_accuracy`, and that of every kind.
+    """`accuracy` of names of classes and methods, over all and by group; `overall_accuracy`, and that of every kind.
 
-    Without kinds all tokens count for `accuracy`. Tokens count alike, whichever item they stand in, and n counts them;
-    tokens of a file depend on each other, so intervals are about other files: a ratio estimator, linearised.
+    Without kinds all tokens count for `accuracy`. All tokens weigh the same, whichever item they are in, and n counts
+    them. Tokens of a file depend on each other, so intervals are about other files: a ratio estimator, linearised.
     """
     hits, law = [places.hits(run) for run in answers], "wilson of contributions"
     measured: list[Measured] = []
-    chosen: dict[str, tuple[int, ...]] = {"accuracy": HEADLINE, "overall_accuracy": tuple(range(10))}
-    for metric, codes in {**chosen, **{f"{name}_accuracy": (code,) for code, name in enumerate(KINDS)}}.items():
-        asked = np.isin(places.kind, codes)
-        count = asked.sum(axis=1)
+    pooled: dict[str, tuple[int, ...]] = {"accuracy": HEADLINE, "overall_accuracy": tuple(range(10))}
+    for metric, codes in {**pooled, **{f"{name}_accuracy": (code,) for code, name in enumerate(KINDS)}}.items():
+        counted = np.isin(places.kind, codes)
+        count = counted.sum(axis=1)
         kept = np.flatnonzero(count)
         if not len(kept) and metric != "accuracy":
             continue
-        right = np.stack([(run & asked).sum(axis=1)[kept] for run in hits]).astype(np.float64)
+        right = np.stack([(run & counted).sum(axis=1)[kept] for run in hits]).astype(np.float64)
         files, count = part.take(kept), count[kept]
         whole = ratio_items(right, count, np.zeros(len(kept), np.int64))
         if metric != "accuracy":
@@ -390,16 +392,16 @@ def grouped(
 ) -> list[Measured]:
     """The metric of all items, of every group that has a value in every run, and of the worst group.
 
-    `whole` and `values` are contributions, runs × items, to the value of all and to that of the item's group. `weight`
-    is what an item counts in n, `law` that of the interval where it is not the metric's usual one.
+    `whole` and `values` are contributions, runs × items, to the value of all items and to that of the item's group.
+    `weight` is what an item counts in n; `law` replaces the metric's usual law of the interval.
     """
-    order = np.argsort(part.group, kind="stable")  # items of all metrics lie in one order, to be compared by
+    order = np.argsort(part.group, kind="stable")  # one order for all metrics, so that they can be compared
     part, whole, values = part.take(order), whole[:, order], values[:, order]
     count = np.ones(len(part.rows), np.int64) if weight is None else weight[order]
     measured = [over_all(metric, whole, int(count.sum()), owner, level, law)]
-    known = np.ones(len(part.names), np.bool_)
-    known[part.group[np.isnan(values).any(axis=0)]] = False
-    kept = np.flatnonzero(known[part.group])
+    defined = np.ones(len(part.names), np.bool_)
+    defined[part.group[np.isnan(values).any(axis=0)]] = False
+    kept = np.flatnonzero(defined[part.group])
     if not len(kept):
         return measured
     codes, start = np.unique(part.group[kept], return_index=True)
@@ -415,11 +417,11 @@ def over_all(
     metric: str, values: Floats, n: int, owner: Sequence[int], level: float | None, law: str = ""
 ) -> Measured:
     """The metric over all items, from what each contributes, runs × items; NaN where no item has one."""
-    known = METRICS[metric]
+    facts = METRICS[metric]
     if not values.shape[1]:
         values = np.full((len(values), 1), np.nan)
-    return Measured(metric, [ALL], np.asarray([n]), estimate(law or known.interval, values, owner, level),
-                    None if known.lower else values)
+    return Measured(metric, [ALL], np.asarray([n]), estimate(law or facts.interval, values, owner, level),
+                    None if facts.lower else values)
 
 
 # Additional metrics
@@ -436,7 +438,7 @@ def measure_further(
                                   f"{len(truth)} items have one contribution each.")
         measured = grouped(part, metric.name, values, values, owner, level)
         least = 0.0 if not (values < 0).any() else -np.inf
-        return measured if metric.unit == "share" else [within(one, least, np.inf) for one in measured]
+        return measured if metric.unit == "share" else [within(score, least, np.inf) for score in measured]
     value = bootstrapped(metric, truth, outputs, owner, level, further, split)
     return [Measured(metric.name, [ALL], np.asarray([len(truth)]), value)]
 
@@ -447,7 +449,7 @@ def bootstrapped(
 ) -> Estimate:
     """The percentile bootstrap of a metric without a formula: the same draws of items for every run.
 
-    What the draws move each run apart from its method's mean is noise of the items, which seeds do not add to again.
+    How far the draws move each run from its method's mean is noise of the items, which seeds must not add again.
     """
     if metric.function is None:
         raise ShiftBenchError(f"Metric '{metric.name}' cannot be computed from predictions alone.")

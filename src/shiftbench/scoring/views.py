@@ -36,7 +36,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(scores: Scores) -> list[Comparison]:
-    """All of them: over all items first, then groups with the strongest evidence first."""
+    """All comparisons: over all items first, then groups with the strongest evidence first."""
     values: dict[tuple[Any, ...], float] = {}
     tables: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     names = scores.names.tolist()
@@ -46,24 +46,24 @@ def comparisons(scores: Scores) -> list[Comparison]:
             tables.setdefault((*key, row["group"]), {})[name] = row
         else:
             values[*key, ALL if is_worst(row["metric"]) else row["group"], name] = row["value"]
-    listed = []
+    pairs = []
     for key, rows in tables.items():
         best = min(rows, key=lambda name: rows[name]["value"])
         for name, row in rows.items():
             if name != best and (*key, name) in values and (*key, best) in values:
-                listed.append(Comparison(
+                pairs.append(Comparison(
                     **{column: row[column] for column in ("benchmark", "split", "metric", "by", "group", "n")},
                     best=best, other=name, best_value=values[*key, best], other_value=values[*key, name],
                     low=row["low"], high=row["high"], p=row["p"]))
-    return sorted(listed, key=lambda one: (one.split != "test", one.split, one.group != ALL, bool(one.by),
-                                           one.group == ALL and one.metric != "accuracy", one.p))
+    return sorted(pairs, key=lambda pair: (pair.split != "test", pair.split, pair.group != ALL, bool(pair.by),
+                                           pair.group == ALL and pair.metric != "accuracy", pair.p))
 
 
 def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
-    """Runs and means, in them splits, in them the average, the worst group and every group; NaN is null.
+    """Runs and means, each with its splits, each with its average, its worst group and every group; NaN is null.
 
-    What is over a further grouping stands in the split's `groupings`, by the name of that. How far a model is behind
-    the best has the name of its metric with `_behind_best`, and its p-value.
+    Scores over a further grouping are in the split's `groupings`, under its name. How far a model is behind the best is
+    under the name of the metric with `_behind_best`, with its p-value.
     """
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in scores:
@@ -93,9 +93,9 @@ def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
 def named(benchmarks: Sequence[Benchmark], scores: Scores) -> list[Benchmark]:
     """The benchmarks under the names that the scores have for them, found by digest.
 
-    One whose rows are none that the scores know keeps its name, unless the scores have other rows under that name: then
-    it was built anew since, and its card would explain numbers that are not about it. Scores without digests, of older
-    tables, are matched by name.
+    A benchmark whose digest is not in the scores keeps its name, unless the scores have another digest under that name:
+    then it was rebuilt, and its card would explain numbers that are not about it. Scores of older tables, without
+    digests, are matched by name.
     """
     pairs = dict.fromkeys(zip(scores["benchmark"].tolist(), scores["digest"].tolist(), strict=True))
     renamed: list[Benchmark] = []

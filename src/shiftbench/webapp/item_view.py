@@ -311,7 +311,7 @@ class RunPredictions:
 def _classes(run: Finished, reader: Reader) -> npt.NDArray[np.int32]:
     """The predicted class of each row of the benchmark, -1 where there is none."""
     scores, order = reader.read(run.folder / PREDICTIONS, run.files.get(PREDICTIONS, ""))
-    return np.where(order.place >= 0, scores.argmax(axis=0)[order.place], -1).astype(np.int32)
+    return np.where(order.row >= 0, scores.argmax(axis=0)[order.row], -1).astype(np.int32)
 
 
 def _numbers(run: Finished, benchmark: Benchmark, row: int) -> str:

@@ -123,11 +123,11 @@ def chosen(
     runs = Runs(scores)
     choices = _apply(runs, (rule,), (target,), benchmarks).choices
     refuse_target(choices, allow_target=allow_target, remedy=remedy)
-    kept = {(one.benchmark, one.method, one.seed, one.run) for one in choices}
+    kept = {(choice.benchmark, choice.method, choice.seed, choice.run) for choice in choices}
     who = zip(runs.benchmark.tolist(), runs.method.tolist(), runs.seed.tolist(), runs.name.tolist(), strict=True)
     keep = np.asarray([(runs.benchmarks[benchmark], runs.methods[method], seed, run) in kept
                        for benchmark, method, seed, run in who], np.bool_)
-    return runs.scores.take(keep[runs.place])
+    return runs.scores.take(keep[runs.of_row])
 
 
 def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, remedy: str = ALLOW) -> None:
@@ -135,27 +135,28 @@ def refuse_target(choices: Iterable[Choice], *, allow_target: bool = False, reme
 
     `remedy` tells the user how to allow the choice.
     """
-    for one in choices:
-        if one.labels == TARGET and not allow_target:
-            raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}: labels of the "
-                                  f"target, which nobody has before deployment. Choose another rule, or {remedy}.")
-        if one.labels == UNKNOWN and not allow_target:
-            raise ShiftBenchError(f"Rule '{one.rule}' chose runs of '{one.benchmark}' by {one.by}, drawn after the "
-                                  "shift, and without the benchmark it is not known whether these are domains of the "
-                                  f"test. Give the benchmark (--benchmark), or {remedy}.")
+    for choice in choices:
+        how = f"Rule '{choice.rule}' chose runs of '{choice.benchmark}' by {choice.by}"
+        if choice.labels == TARGET and not allow_target:
+            raise ShiftBenchError(f"{how}: labels of the target, which nobody has before deployment. Choose another "
+                                  f"rule, or {remedy}.")
+        if choice.labels == UNKNOWN and not allow_target:
+            raise ShiftBenchError(f"{how}, drawn after the shift, and without the benchmark it is not known whether "
+                                  f"these are domains of the test. Give the benchmark (--benchmark), or {remedy}.")
 
 
 def _apply(
     runs: Runs, rules: Sequence[str], targets: Sequence[str], benchmarks: Iterable[Benchmark]
 ) -> Selection:
-    known = {benchmark.name: benchmark for benchmark in benchmarks}
+    by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     choices: list[Choice] = []
     refused: list[Refused] = []
     by, metric = (encode(runs.scores[name]) for name in ("by", "metric"))
     pairs = np.unique(np.stack([by[0], metric[0]]), axis=1).T.tolist()
     scored = [Measure(metric[1][name], by[1][grouping]) for grouping, name in pairs if metric[1][name] in METRICS]
     # A further grouping has the accuracy of its single groups, but none over all items.
-    allowed = {*map(Measure, TARGETS), *(one for one in scored if one.metric != "accuracy" or not one.by)}
+    allowed = {*map(Measure, TARGETS),
+               *(measure for measure in scored if measure.metric != "accuracy" or not measure.by)}
     for target in map(Measure.parse, targets):
         if target not in allowed:
             raise unknown("target", target, allowed)
@@ -164,16 +165,17 @@ def _apply(
             for code in runs.originals:
                 benchmark, candidates = runs.benchmarks[code], runs.of(code)
                 criterion = (_left_out(runs, code, candidates) if MARK in rule.splits
-                             else _measure(runs, rule, candidates, target, known.get(benchmark)))
+                             else _measure(runs, rule, candidates, target, by_name.get(benchmark)))
                 if not criterion.split:
                     refused.append(Refused(benchmark, "", name, criterion.by))
                     continue
                 picked = runs.best(candidates, criterion.value if criterion.lower else -criterion.value)
-                labels = labels_of(criterion.split, known.get(benchmark))
+                labels = labels_of(criterion.split, by_name.get(benchmark))
                 choices += _choices(runs, candidates, picked, name, criterion, target, labels)
                 refused += [Refused(benchmark, runs.methods[method], name, f"none of its runs has {criterion.by}")
                             for method in np.setdiff1d(runs.method[candidates], runs.method[picked])]
-    return Selection(tuple(choices), tuple(dict.fromkeys(refused)), tuple(sorted({one.metric for one in scored})))
+    metrics = {measure.metric for measure in scored}
+    return Selection(tuple(choices), tuple(dict.fromkeys(refused)), tuple(sorted(metrics)))
 
 
 class _Criterion(NamedTuple):
@@ -203,7 +205,7 @@ def _measure(runs: Runs, rule: Rule, candidates: Ints, target: Measure, benchmar
             continue
         what = "class" if measure.metric == "worst_class_accuracy" else "group"
         if is_worst(rule.metric) and (number.n[candidates] == runs.number(split, ACCURACY).n[candidates]).all():
-            return _Criterion(number.value, "", f"{split} has one {what}, so that there is no worst")
+            return _Criterion(number.value, "", f"{split} has one {what}, so there is no worst")
         return _Criterion(number.value, split, f"{words} on {split}", lower)
     return _Criterion(np.full(len(runs), np.nan), "", f"its runs have no {words} on {' or '.join(rule.splits)}")
 
@@ -214,12 +216,12 @@ def _left_out(runs: Runs, benchmark: int, candidates: Ints) -> _Criterion:
     if not parts:
         return _Criterion(value, "", "it has no runs that were trained without one of its domains")
     if (runs.setting[candidates] == "").any():
-        return _Criterion(value, "", "its scores do not say the settings, by which runs without a domain are matched")
+        return _Criterion(value, "", "its scores lack the settings, by which runs without a domain are matched")
     accuracy, total = runs.number("test", ACCURACY).value, np.zeros(len(candidates))
     for part in parts:
-        there, of_kind = runs.of(part), np.full(len(runs), np.nan)
-        of_kind[runs.kind[there]] = accuracy[there]
-        total += of_kind[runs.kind[candidates]]  # a setting that lacks a part cannot be compared with the others
+        on_part, by_setting = runs.of(part), np.full(len(runs), np.nan)
+        by_setting[runs.alike[on_part]] = accuracy[on_part]
+        total += by_setting[runs.alike[candidates]]  # a setting that lacks a part cannot be compared with the others
     value[candidates] = total / len(parts)
     if np.isnan(total).all():
         return _Criterion(value, "", f"no setting has runs on all {len(parts)} parts that leave a domain out")
@@ -232,18 +234,19 @@ def _choices(
     """A `Choice` for every picked run, which compares it with the other runs of its method and seed."""
     test = runs.number("test", target)
     which = runs.which("test", target) if is_worst(target.metric) else np.zeros(len(runs), np.str_)
-    among, there, of = np.bincount(runs.cell[candidates]), candidates[~np.isnan(test.value[candidates])], runs.cell
-    best, n = np.full(len(among), np.nan), np.bincount(of[there], minlength=len(among))
-    (np.fmin if metric_of(target.metric).lower else np.fmax).at(best, of[there], test.value[there])
-    total = np.bincount(of[there], test.value[there], minlength=len(among))
+    cell, tested = runs.cell, candidates[~np.isnan(test.value[candidates])]
+    among = np.bincount(cell[candidates])
+    best, n = np.full(len(among), np.nan), np.bincount(cell[tested], minlength=len(among))
+    (np.fmin if metric_of(target.metric).lower else np.fmax).at(best, cell[tested], test.value[tested])
+    total = np.bincount(cell[tested], test.value[tested], minlength=len(among))
     return [
-        Choice(runs.benchmarks[runs.benchmark[one]], runs.methods[runs.method[one]], int(runs.seed[one]), rule,
-               str(runs.name[one]), str(runs.setting[one]), int(among[of[one]]), criterion.by,
-               float(criterion.value[one]), labels, str(target), float(test.value[one]), float(test.low[one]),
-               float(test.high[one]), float(best[of[one]]),
-               float(total[of[one]] / n[of[one]]) if n[of[one]] else np.nan, str(which[one]),
-               int(np.nan_to_num(test.n[one])))
-        for one in picked.tolist()]
+        Choice(runs.benchmarks[runs.benchmark[run]], runs.methods[runs.method[run]], int(runs.seed[run]), rule,
+               str(runs.name[run]), str(runs.setting[run]), int(among[cell[run]]), criterion.by,
+               float(criterion.value[run]), labels, str(target), float(test.value[run]), float(test.low[run]),
+               float(test.high[run]), float(best[cell[run]]),
+               float(total[cell[run]] / n[cell[run]]) if n[cell[run]] else np.nan, str(which[run]),
+               int(np.nan_to_num(test.n[run])))
+        for run in picked.tolist()]
 
 
 # How good a rule is: its choices averaged over seeds, then over benchmarks.
@@ -288,21 +291,22 @@ def over_seeds(choices: Iterable[Choice], level: float = LEVEL) -> list[Mean]:
     interval is over seeds only.
     """
     cells: dict[tuple[str, ...], list[Choice]] = {}
-    for one in choices:
-        cells.setdefault((one.benchmark, one.method, one.rule, one.target), []).append(one)
+    for choice in choices:
+        cells.setdefault((choice.benchmark, choice.method, choice.rule, choice.target), []).append(choice)
     means = []
-    for (benchmark, method, rule, target), part in cells.items():
-        test, oracle = np.asarray([one.test for one in part]), np.asarray([one.oracle for one in part])
+    for (benchmark, method, rule, target), seeds in cells.items():
+        test, oracle = (np.asarray([getattr(choice, name) for choice in seeds]) for name in ("test", "oracle"))
         value, regret = float(test.mean()), float(np.abs(oracle - test).mean())
-        low, high = (float(np.mean([getattr(one, end) for one in part])) for end in ("low", "high"))
+        low, high = (float(np.mean([getattr(choice, end) for choice in seeds])) for end in ("low", "high"))
         half = math.hypot((high - low) / 2, seeds_half_width(test, level))
         ends = (0.0, 1.0) if metric_of(Measure.parse(target).metric).unit == "share" else (-math.inf, math.inf)
         low, high = (float(np.clip((low + high) / 2 + side * half, *ends)) for side in (-1, 1))
-        reach = seeds_half_width(oracle - test, level) if len(part) > 1 else math.nan
+        reach = seeds_half_width(oracle - test, level) if len(seeds) > 1 else math.nan
         means.append(Mean(
-            benchmark, 1, method, rule, target, len(part), max(one.among for one in part), part[0].labels, part[0].by,
-            tuple(dict.fromkeys(one.group for one in part if one.group)), min(one.n for one in part),
-            value, low, high, float(oracle.mean()), float(np.mean([one.blind for one in part])),
+            benchmark, 1, method, rule, target, len(seeds), max(choice.among for choice in seeds), seeds[0].labels,
+            seeds[0].by, tuple(dict.fromkeys(choice.group for choice in seeds if choice.group)),
+            min(choice.n for choice in seeds), value, low, high, float(oracle.mean()),
+            float(np.mean([choice.blind for choice in seeds])),
             regret, float(np.maximum(0.0, regret - reach)), regret + reach))
     return means
 
@@ -311,14 +315,14 @@ def over_benchmarks(means: Iterable[Mean]) -> list[Mean]:
     """The plain mean over the benchmarks where a rule applies. Its interval is cautious: it averages the ends, as if
     all benchmarks erred in one direction."""
     cells: dict[tuple[str, ...], list[Mean]] = {}
-    for one in means:
-        cells.setdefault((one.method, one.rule, one.target), []).append(one)
+    for mean in means:
+        cells.setdefault((mean.method, mean.rule, mean.target), []).append(mean)
     numbers = ("test", "low", "high", "oracle", "blind", "regret", "regret_low", "regret_high")
     return [Mean(
-        "", len(part), method, rule, target, max(one.seeds for one in part), max(one.among for one in part),
-        max((one.labels for one in part), key=LABELS.index), "; ".join(dict.fromkeys(one.by for one in part)), (), 0,
-        *(float(np.mean([getattr(one, name) for one in part])) for name in numbers))
-        for (method, rule, target), part in cells.items()]
+        "", len(cell), method, rule, target, max(mean.seeds for mean in cell), max(mean.among for mean in cell),
+        max((mean.labels for mean in cell), key=LABELS.index), "; ".join(dict.fromkeys(mean.by for mean in cell)), (),
+        0, *(float(np.mean([getattr(mean, name) for mean in cell])) for name in numbers))
+        for (method, rule, target), cell in cells.items()]
 
 
 # Means over chosen runs, scored from their predictions, which a table of single runs does not hold.
@@ -335,19 +339,19 @@ def chosen_means(
     draws: dict[str, dict[str, Benchmark]] = {}
     for benchmark in benchmarks:
         draws.setdefault(benchmark.name, {})[benchmark.digest] = benchmark
-    known = {name: next(iter(alike.values())) for name, alike in draws.items()}
-    wanted = Runs(scores).several & known.keys()
-    choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=known.values()).choices
-    refuse_target((one for one in choices if one.benchmark in wanted), remedy=remedy)
+    by_name = {name: next(iter(alike.values())) for name, alike in draws.items()}
+    wanted = Runs(scores).several & by_name.keys()
+    choices = select(scores, [rule], targets=TARGETS[:1], benchmarks=by_name.values()).choices
+    refuse_target((choice for choice in choices if choice.benchmark in wanted), remedy=remedy)
     parts, index = [], RunIndex.of(source)
     for name in sorted(wanted):
         runs: dict[str, list[str]] = {}
-        for one in choices:
-            if one.benchmark == name:
-                runs.setdefault(one.method, []).append(one.run)
+        for choice in choices:
+            if choice.benchmark == name:
+                runs.setdefault(choice.method, []).append(choice.run)
         if runs:
-            read = {method: read_chosen(index, listed, list(draws[name].values())) for method, listed in runs.items()}
-            heads = {method: {**index.run(listed[0]).head, "model": "", "setting": setting_of(rule)}
-                     for method, listed in runs.items()}
-            parts.append(under_methods(means(known[name], read, replicates=replicates, level=level), heads))
+            read = {method: read_chosen(index, names, list(draws[name].values())) for method, names in runs.items()}
+            heads = {method: {**index.run(names[0]).head, "model": "", "setting": setting_of(rule)}
+                     for method, names in runs.items()}
+            parts.append(under_methods(means(by_name[name], read, replicates=replicates, level=level), heads))
     return Scores.join(parts)

@@ -16,8 +16,8 @@ TARGETS = ("accuracy", "worst_group_accuracy")
 """The measures that judge a choice on test, and by which the oracle chooses."""
 
 NONE, SHIFTED, UNKNOWN, TARGET = LABELS = ("none", "shifted", "unknown", "target")
-"""Labels from after the shift that a choice used: none; those of other domains than the test's; those of
-`val`, with no benchmark at hand that tells its domains; those of the test's own domains or items. In order of harm."""
+"""Labels from after the shift that a choice used, in order of harm: none; those of other domains than the test's;
+those of `val`, with no benchmark at hand to look up its domains; those of the test's own domains or items."""
 
 DEFAULT = "id"
 """The rule of a report's tables."""
@@ -34,7 +34,7 @@ class Rule(NamedTuple):
 
     @property
     def lower(self) -> bool:
-        """Whether the smaller is the better."""
+        """Whether smaller is better."""
         return metric_of(self.metric).lower
 
 
@@ -101,28 +101,28 @@ class Runs:
 
     def __init__(self, scores: Scores) -> None:
         self.scores = scores.where(stat=RUN)
-        who = {"benchmark": self.scores["benchmark"], "run": self.scores["run"], "method": self.scores.names,
-               "seed": self.scores["seed"], "setting": self.scores["setting"]}
+        keys = {"benchmark": self.scores["benchmark"], "run": self.scores["run"], "method": self.scores.names,
+                "seed": self.scores["seed"], "setting": self.scores["setting"]}
         # A run's rows are mostly adjacent, so it is enough to look at the first row of every stretch.
         begins = np.r_[True, np.zeros(max(0, len(self.scores) - 1), np.bool_)][: len(self.scores)]
-        for values in who.values():
+        for values in keys.values():
             begins[1:] |= values[1:] != values[:-1]
-        heads = {name: values[begins] for name, values in who.items()}
+        heads = {name: values[begins] for name, values in keys.items()}
         codes = {name: encode(values) for name, values in heads.items()}
         key = np.zeros(len(heads["run"]), np.int64)
         for name in ("benchmark", "run", "method", "seed"):
             code, names = codes[name]
             _, first, key = np.unique(key * max(1, len(names)) + code, return_index=True, return_inverse=True)
-        self.place: Ints = key[np.cumsum(begins) - 1]  # the run's number for every row
+        self.of_row: Ints = key[np.cumsum(begins) - 1]  # the run's number for every row
         self.benchmarks, self.methods = codes["benchmark"][1], codes["method"][1]
         self.benchmark, self.method, self.rank, setting = (
             codes[name][0][first] for name in ("benchmark", "method", "run", "setting"))
         self.seed: Ints = heads["seed"][first]
         self.name: Strs = heads["run"][first]
         self.setting: Strs = heads["setting"][first]
-        # A rule chooses among the runs of one cell; those of one kind differ in nothing but their benchmark.
+        # A rule chooses among the runs of one cell; runs with one number in `alike` differ only in their benchmark.
         self.cell: Ints = self.method * max(1, len(codes["seed"][1])) + codes["seed"][0][first]
-        _, self.kind = np.unique(self.cell * max(1, len(codes["setting"][1])) + setting, return_inverse=True)
+        _, self.alike = np.unique(self.cell * max(1, len(codes["setting"][1])) + setting, return_inverse=True)
         self._numbers: dict[tuple[str, Measure], Number] = {}
         self._words: dict[tuple[str, str], Bools] = {}
 
@@ -160,7 +160,7 @@ class Runs:
             number = self._number(split, measure)
             for other in INSTEAD if measure == ACCURACY else ():
                 lacks = np.isnan(number.value)
-                number = Number(*(np.where(lacks, more, own) for own, more in zip(
+                number = Number(*(np.where(lacks, more, values) for values, more in zip(
                     number, self._number(split, Measure(other)), strict=True)))
             self._numbers[split, measure] = number
         return self._numbers[split, measure]
@@ -174,7 +174,7 @@ class Runs:
     def which(self, split: str, measure: Measure) -> Strs:
         """The worst group or class of every run; empty if a run has no such score."""
         rows, group = self._rows(split, measure), np.zeros(len(self), self.scores["group"].dtype)
-        group[self.place[rows]] = self.scores["group"][rows]
+        group[self.of_row[rows]] = self.scores["group"][rows]
         return group
 
     def hard(self, split: str) -> Number:
@@ -183,25 +183,25 @@ class Runs:
             rows = np.flatnonzero(self._rows(split, NLL))
             code, names = encode(self.scores["group"][rows])
             loss, size = np.full((2, len(self)), np.nan), np.zeros((2, len(self)))
-            for kind, pattern in enumerate(HARD):
+            for side, pattern in enumerate(HARD):
                 matching = rows[np.asarray([bool(pattern.search(name)) for name in names], np.bool_)[code]]
                 n = self.scores["n"][matching].astype(np.float64)
-                total = np.bincount(self.place[matching], n * self.scores["value"][matching], minlength=len(self))
-                size[kind] = np.bincount(self.place[matching], n, minlength=len(self))
-                np.divide(total, size[kind], out=loss[kind], where=size[kind] > 0)
+                total = np.bincount(self.of_row[matching], n * self.scores["value"][matching], minlength=len(self))
+                size[side] = np.bincount(self.of_row[matching], n, minlength=len(self))
+                np.divide(total, size[side], out=loss[side], where=size[side] > 0)
             none = np.full(len(self), np.nan)
             self._numbers[split, HARD_LOSS] = Number(np.fmax(*loss), none, none, size.max(axis=0))
         return self._numbers[split, HARD_LOSS]
 
-    def best(self, mine: Ints, criterion: Floats) -> Ints:
-        """The run with the smallest criterion for each method and seed among `mine`; NaN is no criterion.
+    def best(self, candidates: Ints, criterion: Floats) -> Ints:
+        """The candidate with the smallest criterion for each method and seed; NaN is no criterion.
 
         Ties go to the smaller nll on id_val, then to the run whose name comes first.
         """
-        known = mine[~np.isnan(criterion[mine])]
-        loss = self.number("id_val", NLL).value[known]
-        order = known[np.lexsort((self.rank[known], np.where(np.isnan(loss), np.inf, loss), criterion[known],
-                                  self.cell[known]))]
+        runs = candidates[~np.isnan(criterion[candidates])]
+        loss = self.number("id_val", NLL).value[runs]
+        order = runs[np.lexsort((self.rank[runs], np.where(np.isnan(loss), np.inf, loss), criterion[runs],
+                                 self.cell[runs]))]
         return order[np.unique(self.cell[order], return_index=True)[1]]
 
     def _rows(self, split: str, measure: Measure) -> Bools:
@@ -214,5 +214,5 @@ class Runs:
 
     def _by_run(self, rows: Bools, column: str) -> Floats:
         values = np.full(len(self), np.nan)
-        values[self.place[rows]] = self.scores[column][rows]
+        values[self.of_row[rows]] = self.scores[column][rows]
         return values
