@@ -22,9 +22,9 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, write_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.webapp.failures_view import confirm, context, failures, findings, points, told
+from shiftbench.webapp.failures_view import confirm, confirmation_facts, context, failures, findings, points
 from shiftbench.webapp.looks import Books, Confirmation, sealed
-from shiftbench.webapp.outcomes import outcomes, principal
+from shiftbench.webapp.outcomes import find_outcomes, principal
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio
 from tests.webapp.conftest import TOKEN, Server, make_run
@@ -154,11 +154,11 @@ def test_the_map_is_one_point_per_open_item(desk, first, world, tmp_path):
     studio = Studio(Shelf([tmp_path / "copy"]))
     begun = failures(studio, Query({"audit": "audit.json"}))  # a copy: run, benchmark and collection are found in it
     assert (begun["run"], begun["on"], begun["maps"]) == (first["run"], "collections/scenes", ["toy"])
-    held = outcomes(studio, Query({"run": first["run"]}))
+    outcomes = find_outcomes(studio, Query({"run": first["run"]}))
     body = points(studio, Query({"run": first["run"], "features": "toy"})).body
     table = np.frombuffer(body, "<f4").reshape(-1, 5)
-    assert sorted(table[:, 0]) == sorted(held.items.rows[~held.sealed])
-    assert table[:, 3].sum() == held.wrong[~held.sealed].sum()
+    assert sorted(table[:, 0]) == sorted(outcomes.items.rows[~outcomes.sealed])
+    assert table[:, 3].sum() == outcomes.wrong[~outcomes.sealed].sum()
     with pytest.raises(ShiftBenchError, match="No features named"):
         points(studio, Query({"run": first["run"], "features": "../../secret"}))
 
@@ -280,19 +280,20 @@ def test_a_confirmation_says_which_way_the_difference_goes():
     """More or fewer points, and no sign beside the word."""
     more = Confirmation("run", (has_value("location", "indoors"),), 1, 2, 0.0125, 0.5, 10, 20, 0.5, 0.3, 0.7, 0.3, 0.2,
                         -0.1, 0.5)
-    assert "others: 20 points more, interval −10 to +50" in told(more)["sentence"]
+    assert "others: 20 points more, interval −10 to +50" in confirmation_facts(more)["sentence"]
     fewer = replace(more, loss=0.3, rest=0.5, difference=-0.2, difference_low=-0.5, difference_high=0.1)
-    assert "others: 20 points fewer, interval −50 to +10" in told(fewer)["sentence"]
+    assert "others: 20 points fewer, interval −50 to +10" in confirmation_facts(fewer)["sentence"]
 
 
 def test_outcomes_of_sealed_items_change_nothing_that_is_shown(desk, first, monkeypatch):
     """With all predictions of sealed items turned round, every view of the run is the same."""
     query = Query({"run": first["run"], "where": where(has_value("location", "indoors"))})
     before = context(desk, query)
-    held = outcomes(desk, query)
-    turned = replace(held.items, loss=np.where(held.sealed, 1 - held.items.loss, held.items.loss),
-                     choices=np.where(held.sealed, held.items.truth, held.items.predicted))
-    monkeypatch.setattr("shiftbench.webapp.failures_view.outcomes", lambda studio, query: held._replace(items=turned))
+    outcomes = find_outcomes(desk, query)
+    turned = replace(outcomes.items, loss=np.where(outcomes.sealed, 1 - outcomes.items.loss, outcomes.items.loss),
+                     choices=np.where(outcomes.sealed, outcomes.items.truth, outcomes.items.predicted))
+    monkeypatch.setattr("shiftbench.webapp.failures_view.find_outcomes",
+                        lambda studio, query: outcomes._replace(items=turned))
     assert context(desk, query) == before
 
 

@@ -142,14 +142,14 @@ def test_nothing_is_replaced_unless_said(writable):
     facts = ask(sides, writable, cls="dog", train=TRAIN, test=TEST)
     save_recipe(writable, saving(facts))
     changed = saving({**facts, "seed": 7})
-    with pytest.raises(ShiftBenchError, match="is there already"):
+    with pytest.raises(ShiftBenchError, match="exists already"):
         save_recipe(writable, changed)
     recipe = writable.shelf.folders[0] / "recipes/dog-shelf.toml"
     assert "seed = 0" in recipe.read_text()
     save_recipe(writable, {**changed, "replace": True})
     assert "seed = 7" in recipe.read_text()
     build_recipe(writable, {"recipe": "recipes/dog-shelf.toml"})
-    with pytest.raises(ShiftBenchError, match="is there already"):
+    with pytest.raises(ShiftBenchError, match="exists already"):
         build_recipe(writable, {"recipe": "recipes/dog-shelf.toml"})
     build_recipe(writable, {"recipe": "recipes/dog-shelf.toml", "replace": True})
 

@@ -55,7 +55,7 @@ def test_a_folder_that_is_gone_is_said_by_every_view(tmp_path, view):
     (tmp_path / "work").mkdir()
     studio = Studio(Shelf([tmp_path / "work"]))
     shutil.rmtree(tmp_path / "work")
-    with pytest.raises(ShiftBenchError, match=r"work: gone\. The studio goes on when it is there again\."):
+    with pytest.raises(ShiftBenchError, match=r"work: gone\. The studio continues when it is back\."):
         ANSWERS[view](studio, Query({}))
     (tmp_path / "work").mkdir()
     assert says(studio) == {}

@@ -39,7 +39,7 @@ def test_each_studio_has_a_token_of_its_own(world):
 
 @pytest.mark.parametrize(("words", "says"), [
     ({"host": "0.0.0.0"}, "Choose a token"),  # noqa: S104
-    ({"host": "no-such-host.invalid", "token": "t"}, "cannot be listened at"),
+    ({"host": "no-such-host.invalid", "token": "t"}, "cannot listen there"),
     ({"folders": ["no-such-folder"]}, "is no folder"),
 ])
 def test_what_cannot_be_served_is_one_sentence(world, words, says):
@@ -50,7 +50,7 @@ def test_what_cannot_be_served_is_one_sentence(world, words, says):
 
 def test_a_port_that_is_taken_is_named(world):
     """The second studio at one port says so, and what to do."""
-    with start([world]) as running, pytest.raises(ShiftBenchError, match=rf"--port {running.port}: cannot be listened"):
+    with start([world]) as running, pytest.raises(ShiftBenchError, match=rf"--port {running.port}: cannot listen"):
         start([world], port=running.port)
 
 

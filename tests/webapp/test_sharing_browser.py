@@ -15,7 +15,7 @@ from shiftbench.webapp.collection_view import cross
 from shiftbench.webapp.design_view import design
 from shiftbench.webapp.failures_view import audit_of_open, choices
 from shiftbench.webapp.looks import sealed
-from shiftbench.webapp.outcomes import outcomes
+from shiftbench.webapp.outcomes import find_outcomes
 from shiftbench.webapp.studio import Query
 from tests.webapp.conftest import Person, Server, make_run, settled, until
 from tests.webapp.test_failures_view import toy_features
@@ -41,7 +41,7 @@ def test_an_audit_is_made_and_saved_and_a_chart_is_a_picture(editor, edited, tmp
     run = choices(edited.studio, "")[0][0]
     page = editor.open(f"failures?{urlencode({'run': run})}")
     page.get_by_role("button", name="Audit the open items").click()
-    found = audit_of_open(edited.studio, outcomes(edited.studio, Query({"run": run})))
+    found = audit_of_open(edited.studio, find_outcomes(edited.studio, Query({"run": run})))
     for sentence in found.sentences():
         expect(page.get_by_role("region", name="Findings")).to_contain_text(sentence.strip())
     page.get_by_role("button", name="Save this audit").click()

@@ -1,4 +1,4 @@
-"""A collection in codes, made once: what every count, cross table, colour and order of its view is computed from.
+"""A collection in codes, made once, from which every count, cross table, colour and order of its view is computed.
 
 A column has a code per item, so that counts under a filter are one `bincount`. Which items fulfil a predicate is what
 `auditing.contexts.holds` says; the answer is kept, up to a number of bytes.
@@ -45,7 +45,7 @@ Codes = npt.NDArray[np.int32]
 FEW = 20
 """Numbers with so few values are shown as values, others as bins; so many bins at most."""
 SAMPLE = 4_096
-"""Items by whose values a column is taken for texts, or for a name that every item has for itself."""
+"""Items from whose values we decide whether a column holds texts, or a different name for every item."""
 ROOM = 96 << 20
 """Bytes of masks and orders that are kept for a collection, and as many of columns and of sets of tags."""
 KEPT = 4
@@ -135,9 +135,9 @@ def _of_numbers(name: str, values: Values) -> Column:
     if len(distinct) > FEW:
         x = np.where(known, values, np.nan).astype(np.float64)
         return _bins(name, "number", x, edges_of(x[known], whole=values.dtype.kind != "f"))
-    words = [f"{value:.12g}" if values.dtype.kind == "f" else str(value) for value in distinct.tolist()]
-    names = list(dict.fromkeys(words))  # numbers that are written alike are one value
-    number = np.asarray([names.index(word) for word in words], np.int32)
+    texts = [f"{value:.12g}" if values.dtype.kind == "f" else str(value) for value in distinct.tolist()]
+    names = list(dict.fromkeys(texts))  # numbers that are written alike are one value
+    number = np.asarray([names.index(text) for text in texts], np.int32)
     codes = np.full(len(values), len(names), np.int32)
     codes[known] = number[np.searchsorted(distinct, values[known])] if len(names) else 0
     return Column(name, "values", "factor", codes, (*names, *([] if known.all() else [""])), ordered=True)
@@ -167,7 +167,7 @@ def edges_of(x: Floats, whole: bool = False) -> list[float]:
         if stop - start <= FEW and not (whole and step < 1):
             break
     edges = [float(f"{number * step:.12g}") for number in range(start, stop + 1)]
-    return [min(edges[0], low), *edges[1:-1], max(edges[-1], math.nextafter(high, math.inf))]  # rounding hides nobody
+    return [min(edges[0], low), *edges[1:-1], max(edges[-1], math.nextafter(high, math.inf))]  # rounding drops no item
 
 
 def day_edges(days: Floats) -> list[float]:
@@ -195,14 +195,15 @@ class TagSets:
         self.words = spelled(tags)
         self.size = np.bincount(tags.tag, minlength=len(self.words))
         below = names_below(tags.names, collection.parents) if collection.parents else {}
-        own = {number: sorted({number, *below[word]}) for number, word in enumerate(self.words) if word in below}
-        shown = classes_above(tags.names, collection.parents, MOST_CLASSES, self.size) if collection.parents else {}
-        self.classes = [name for name in shown if name not in set(tags.names)]
+        members = {number: sorted({number, *below[word]}) for number, word in enumerate(self.words) if word in below}
+        classes = classes_above(tags.names, collection.parents, MOST_CLASSES, self.size) if collection.parents else {}
+        self.classes = [name for name in classes if name not in set(tags.names)]
         most = max(1, ROOM * 8 // max(self.n, 1))
-        largest = sorted(own, key=lambda number: -int(self.size[own[number]].sum()))[:max(0, most - len(self.classes))]
-        self.tag_bits = {number: self._bits(own[number]) for number in largest}
-        self.class_bits = [self._bits(shown[name]) for name in self.classes]
-        self.uncounted = sorted(set(own) - set(largest))
+        by_size = sorted(members, key=lambda tag: -int(self.size[members[tag]].sum()))
+        largest = by_size[:max(0, most - len(self.classes))]
+        self.tag_bits = {number: self._bits(members[number]) for number in largest}
+        self.class_bits = [self._bits(classes[name]) for name in self.classes]
+        self.uncounted = sorted(set(members) - set(largest))
         self.all_tags, self.all_classes = self.counts(None)
 
     def _bits(self, codes: Sequence[int]) -> Bits:
@@ -213,14 +214,14 @@ class TagSets:
         return packed(mask)
 
     def counts(self, mask: Bools | None) -> tuple[Ints, Ints]:
-        """How many items carry each tag, and each class; -1 for tags of which too many are classes."""
+        """How many items carry each tag, and each class; -1 for classes among the tags that have no bits."""
         codes = self.tags.tag if mask is None else self.tags.tag[mask[self.tags.item]]
         n = np.bincount(codes, minlength=len(self.words))
         bits = packed(np.ones(self.n, np.bool_) if mask is None else mask)
-        for number, held in self.tag_bits.items():
-            n[number] = _shared(held, bits)
+        for number, carriers in self.tag_bits.items():
+            n[number] = _shared(carriers, bits)
         n[self.uncounted] = -1
-        return n, np.asarray([_shared(held, bits) for held in self.class_bits], np.int64)
+        return n, np.asarray([_shared(carriers, bits) for carriers in self.class_bits], np.int64)
 
     def tag(self, number: int) -> Predicate:
         return has_tag(self.words[number])
@@ -229,12 +230,12 @@ class TagSets:
         return has_tag(self.classes[number], kind="class")
 
 
-def _shared(one: Bits, other: Bits) -> int:
-    return int(np.bitwise_count(one & other).sum())
+def _shared(left: Bits, right: Bits) -> int:
+    return int(np.bitwise_count(left & right).sum())
 
 
 class Coded:
-    """A collection with its columns, masks, orders and sets of tags, each made when it is first asked for."""
+    """A collection with its columns, masks, orders and sets of tags, each made when it is first needed."""
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
@@ -301,5 +302,5 @@ _CODED = Memory(KEPT, alone=True)
 
 
 def coded(collection: Collection) -> Coded:
-    """The codes of a collection; those of the last few are kept, with the collection, so that no other has its id."""
+    """The codes of a collection. Those of the last few are kept with the collection, so that its id stays unique."""
     return _CODED.get(id(collection), lambda: Coded(collection))

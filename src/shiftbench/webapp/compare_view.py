@@ -50,8 +50,8 @@ MOVED = 60
 STATE = ("on", "rule", "split", "metric", "against", "benchmark")
 
 
-class Shown(NamedTuple):
-    """What a rule shows of a source: its scores, the source with the means over its choices, and the lines."""
+class Comparison(NamedTuple):
+    """A source under a rule: the source with the means over the chosen runs, its scores, and the lines."""
 
     source: Source
     scores: Scores
@@ -64,26 +64,26 @@ def compare(studio: Studio, query: Query) -> Mapping[str, Any]:
     head = {"on": thing.id, "kind": thing.kind, "choices": choices}
     try:
         read = scored(studio, thing)
-    except Unscored as words:
-        return {**head, "scoring": str(words)}
+    except Unscored as progress:
+        return {**head, "scoring": str(progress)}
     rule, before = query.text("rule") or DEFAULT, query.text("before")
-    shown = _shown(studio, read, query, rule)
+    comparison = _comparison(studio, read, query, rule)
     studio.books.look(f"compare {thing.id}", {name: query.text(name) for name in STATE[1:]} | {"rule": rule})
-    known = {_key(line): line for line in _shown(studio, read, query, before).lines} if before else {}
-    order = [benchmark.name for family in families(shown.source.benchmarks) for benchmark in family.members]
+    earlier = {_key(line): line for line in _comparison(studio, read, query, before).lines} if before else {}
+    order = [benchmark.name for family in families(comparison.source.benchmarks) for benchmark in family.members]
     several = sorted(Runs(read.source.scores).several)
-    names = sorted({line.benchmark for line in shown.lines}, key=lambda name: _place(order, name))
+    names = sorted({line.benchmark for line in comparison.lines}, key=lambda name: _rank(order, name))
     only = _name_of(studio, query.text("benchmark"))
     state = {name: query.text(name) for name in STATE} | {"on": thing.id, "rule": rule, "benchmark": only}
     return {**head, "asked": state, "rule": rule, "before": before, **_choices(read.source.scores, query),
-            "tables": _tables(shown, only, order, known), "benchmarks": names, "benchmark": only,
+            "tables": _tables(comparison, only, order, earlier), "benchmarks": names, "benchmark": only,
             "nothing": "" if only in ("", *names) else f"Nothing in {thing.id} is about the benchmark '{only}'.",
-            "methods": methods_in(line.method for line in shown.lines), "note": note_in_words(shown.lines),
+            "methods": methods_in(line.method for line in comparison.lines), "note": note_in_words(comparison.lines),
             "rules": _rules(studio, read, several), "several": several,
-            "moved": _moved(studio, shown.source, rule, before) if before and several else None,
-            "absent": summary(one.state for one in read.source.absent) if read.source.absent else "",
+            "moved": _moved(studio, comparison.source, rule, before) if before and several else None,
+            "absent": summary(run.state for run in read.source.absent) if read.source.absent else "",
             "command": _command(thing, read, query, rule),
-            "also": [request("figures", **state), *_open_cell(studio, shown.source, query, state)]}
+            "also": [request("figures", **state), *_open_cell(studio, comparison.source, query, state)]}
 
 
 def _open_cell(studio: Studio, source: Source, query: Query, state: Mapping[str, str]) -> list[str]:
@@ -91,7 +91,8 @@ def _open_cell(studio: Studio, source: Source, query: Query, state: Mapping[str,
     if len(at := query.names("at")) != 3:
         return []
     cell = dict(zip(("benchmark", "method", "measure"), at, strict=True))
-    on = next((_collection(studio, one, one.items[:0])[0] for one in source.benchmarks if one.name == at[0]), "")
+    benchmark = next((benchmark for benchmark in source.benchmarks if benchmark.name == at[0]), None)
+    on = "" if benchmark is None else _collection(studio, benchmark, benchmark.items[:0])[0]
     return [request("cell", **{**state, **cell, "outcome": query.text("outcome"), "page": query.text("items")}),
             *opened(studio, on, query.text("item"))]
 
@@ -102,10 +103,10 @@ def _thing(studio: Studio, query: Query) -> tuple[Thing, list[list[str]]]:
     if not things:
         raise ShiftBenchError("There are no runs and no scores below the studio's folder yet. Train, or score.")
     named = query.text("on") or things[0].id
-    thing = next((one for one in things if one.id == named), None)
+    thing = next((choice for choice in things if choice.id == named), None)
     if thing is None:
-        raise unknown("runs or scores", named, [one.id for one in things], "the studio's folder")
-    return thing, [[one.id, f"{one.id} ({one.kind})"] for one in things]
+        raise unknown("runs or scores", named, [choice.id for choice in things], "the studio's folder")
+    return thing, [[choice.id, f"{choice.id} ({choice.kind})"] for choice in things]
 
 
 def _name_of(studio: Studio, asked: str) -> str:
@@ -114,8 +115,8 @@ def _name_of(studio: Studio, asked: str) -> str:
     return asked if thing is None else str(read_json(thing.path / BENCHMARK)["name"])
 
 
-def _shown(studio: Studio, read: Scored, query: Query, rule: str) -> Shown:
-    """What `shiftbench table` has for a rule; kept, because means over other runs take a while."""
+def _comparison(studio: Studio, read: Scored, query: Query, rule: str) -> Comparison:
+    """The lines of `shiftbench table` under a rule, kept in memory because the means take a while."""
     split, metric, against = query.text("split") or "test", query.text("metric"), query.text("against")
 
     def choose() -> tuple[Source, Scores]:
@@ -123,16 +124,16 @@ def _shown(studio: Studio, read: Scored, query: Query, rule: str) -> Shown:
         return source, shown_scores(source.scores, source.benchmarks, rule)
 
     source, scores = studio.once(("chosen", *read.key, rule), choose)
-    listed = studio.once(("lines", *read.key, rule, split, metric, against), lambda: lines(
+    table_lines = studio.once(("lines", *read.key, rule, split, metric, against), lambda: lines(
         scores, source.benchmarks, [metric] if metric else (), split=split, against=against, folder=source.runs))
-    return Shown(source, scores, listed)
+    return Comparison(source, scores, table_lines)
 
 
 def _key(line: Line) -> tuple[str, ...]:
     return line.benchmark, line.metric, line.grouping, line.method
 
 
-def _place(order: Sequence[str], name: str) -> tuple[int, str]:
+def _rank(order: Sequence[str], name: str) -> tuple[int, str]:
     return (order.index(name) if name in order else len(order), name)
 
 
@@ -147,21 +148,22 @@ def _choices(scores: Scores, query: Query) -> dict[str, Any]:
             "metrics": [[str(Measure(*pair)), measure_in_words(*pair)] for pair in sorted(pairs) if pair[0] in METRICS]}
 
 
-def _tables(shown: Shown, only: str, order: Sequence[str], before: Mapping[tuple[str, ...], Line]
+def _tables(comparison: Comparison, only: str, order: Sequence[str], before: Mapping[tuple[str, ...], Line]
             ) -> list[dict[str, Any]]:
     """Methods × benchmarks for every measure; ties and worst groups are those of the report."""
     tables = []
-    for measure in dict.fromkeys(Measure(line.metric, line.grouping) for line in shown.lines):
-        own = [line for line in shown.lines if (line.metric, line.grouping) == measure and only in ("", line.benchmark)]
-        names = sorted({line.benchmark for line in own}, key=lambda name: _place(order, name))
-        cells = {name: column_of(shown.scores.where(benchmark=name), name, measure.metric, own[0].split, by=measure.by)
-                 for name in names}
-        by_place = {(line.method, line.benchmark): line for line in own}
+    for measure in dict.fromkeys(Measure(line.metric, line.grouping) for line in comparison.lines):
+        lines = [line for line in comparison.lines
+                 if (line.metric, line.grouping) == measure and only in ("", line.benchmark)]
+        names = sorted({line.benchmark for line in lines}, key=lambda name: _rank(order, name))
+        cells = {name: column_of(comparison.scores.where(benchmark=name), name, measure.metric, lines[0].split,
+                                 by=measure.by) for name in names}
+        by_cell = {(line.method, line.benchmark): line for line in lines}
         tables.append({
             "measure": str(measure), "head": measure_in_words(*measure), "lower": metric_of(measure.metric).lower,
             "benchmarks": names, "rows": [{"method": method, "cells": [
-                _cell(by_place.get((method, name)), cells[name].get(method), before) for name in names]}
-                for method in methods_in(line.method for line in own)]})
+                _cell(by_cell.get((method, name)), cells[name].get(method), before) for name in names]}
+                for method in methods_in(line.method for line in lines)]})
     return [table for table in tables if table["benchmarks"]]
 
 
@@ -194,40 +196,41 @@ def _command(thing: Thing, read: Scored, query: Query, rule: str) -> str:
 # Rules
 
 def _rules(studio: Studio, read: Scored, several: Sequence[str]) -> list[dict[str, Any]]:
-    """Every rule: what it needs to know, and why it is refused or chooses nothing, if so."""
+    """Every rule: what it uses, and why it is refused or chooses nothing, if so."""
     if not several:
         return []
     selection = studio.once(("rules", *read.key), lambda: select(
         read.source.scores, benchmarks=read.source.benchmarks, targets=("accuracy",)))
-    listed = []
+    rules = []
     for name, rule in RULES.items():
-        own = [choice for choice in selection.choices if choice.rule == name and choice.benchmark in several]
-        why = ("needs labels of the target" if any(choice.labels == "target" for choice in own) else
-               "needs labels from after the shift" if any(choice.labels == "unknown" for choice in own) else
-               "" if own else next((one.why for one in selection.refused if one.rule == name), "chooses nothing"))
-        listed.append({"name": name, "head": rule.head, "uses": rule.uses, "why": why})
-    return listed
+        choices = [choice for choice in selection.choices if choice.rule == name and choice.benchmark in several]
+        why = ("needs labels of the target" if any(choice.labels == "target" for choice in choices) else
+               "needs labels from after the shift" if any(choice.labels == "unknown" for choice in choices) else
+               "" if choices else
+               next((refusal.why for refusal in selection.refused if refusal.rule == name), "chooses nothing"))
+        rules.append({"name": name, "head": rule.head, "uses": rule.uses, "why": why})
+    return rules
 
 
 def _moved(studio: Studio, source: Source, rule: str, before: str) -> dict[str, Any]:
-    """For which method and seed the two rules choose different runs, and in which settings these differ."""
-    old, new = ({(one.benchmark, one.method, one.seed): one for one in select(
+    """The methods and seeds for which two rules choose different runs, and the settings that differ."""
+    old, new = ({(choice.benchmark, choice.method, choice.seed): choice for choice in select(
         source.scores, [name], targets=("accuracy",), benchmarks=source.benchmarks).choices} for name in (before, rule))
     moved = [(old[key], choice) for key, choice in new.items() if key in old and old[key].run != choice.run]
     try:
-        index = _index(studio, source, [one.run for pair in moved[:MOVED] for one in pair])
-    except ShiftBenchError:  # then the runs are named, and that is all
+        index = _index(studio, source, [choice.run for pair in moved[:MOVED] for choice in pair])
+    except ShiftBenchError:  # then the answer names the runs only
         index = None
     return {"before": RULES[before].head, "of": len(new), "moved": len(moved), "choices": [
         {"benchmark": choice.benchmark, "method": choice.method, "seed": choice.seed, "from": earlier.run,
          "to": choice.run, "settings": _differing(index, earlier, choice)} for earlier, choice in moved[:MOVED]]}
 
 
-def _differing(index: RunIndex | None, one: Choice, other: Choice) -> str:
+def _differing(index: RunIndex | None, earlier: Choice, later: Choice) -> str:
     """`lr 0.001 → 0.003`: the settings in which two runs differ; "" where the runs are not at hand."""
     if index is None:
         return ""
-    first, second = (flat(index.run(choice.run).settings) for choice in (one, other))
+    first, second = (flat(index.run(choice.run).settings) for choice in (earlier, later))
     return ", ".join(f"{name} {first.get(name, '–')} → {second.get(name, '–')}"
                      for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name))
 
@@ -239,27 +242,28 @@ def figures(studio: Studio, query: Query) -> Mapping[str, Any]:
     thing, _ = _thing(studio, query)
     try:
         read = scored(studio, thing)
-    except Unscored as words:
-        return {"scoring": str(words)}
+    except Unscored as progress:
+        return {"scoring": str(progress)}
     rule, only = query.text("rule") or DEFAULT, _name_of(studio, query.text("benchmark"))
 
     def content() -> list[tuple[str, Figure]]:
         source = read.source.chosen_by(rule)
         results = results_of(source.scores, source.benchmarks, rule=rule, index=source.runs)
-        parts = [(section.name, section.content(results)) for section in SECTIONS.values() if section.function is None]
-        return [(name, figure) for name, part in parts if part is not None for figure in part["figures"]]
+        sections = [section for section in SECTIONS.values() if section.function is None]
+        contents = [(section.name, section.content(results)) for section in sections]
+        return [(name, figure) for name, facts in contents if facts is not None for figure in facts["figures"]]
 
-    listed = studio.once(("figures", *read.key, rule), content)
-    shown = [figure for name, figure in listed  # those of a card are named after its benchmark
-             if (figure.name.partition("-")[2] == only if name == "cards" else not only)]
-    return {"figures": [_figure(figure) for figure in shown],
+    named_figures = studio.once(("figures", *read.key, rule), content)
+    chosen = [figure for name, figure in named_figures  # those of a card are named after its benchmark
+              if (figure.name.partition("-")[2] == only if name == "cards" else not only)]
+    return {"figures": [_figure(figure) for figure in chosen],
             "command": shlex.join(["shiftbench", "report", str(thing.path), "--out", "report.html", "--figures",
                                    "figures", *(["--rule", rule] if rule != DEFAULT else [])])}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:
     return {"name": figure.name, "head": figure.head, "definition": figure.definition,
-            **{part: [_panel(panel) for panel in getattr(figure, part)] for part in ("panels", "narrow", "legends")},
+            **{slot: [_panel(panel) for panel in getattr(figure, slot)] for slot in ("panels", "narrow", "legends")},
             "columns": figure.columns, "rows": figure.rows}
 
 
@@ -274,29 +278,29 @@ def cell(studio: Studio, query: Query) -> Mapping[str, Any]:
     thing, _ = _thing(studio, query)
     try:
         read = scored(studio, thing)
-    except Unscored as words:
-        return {"scoring": str(words)}
+    except Unscored as progress:
+        return {"scoring": str(progress)}
     name, method, split = query.text("benchmark"), query.text("method"), query.text("split") or "test"
     measure = Measure.parse(query.text("measure") or "accuracy")
-    shown = _shown(studio, read, query, query.text("rule") or DEFAULT)
-    draws = [benchmark for benchmark in shown.source.benchmarks if benchmark.name == name]
-    single = shown.scores.where(benchmark=name, stat=RUN)
+    comparison = _comparison(studio, read, query, query.text("rule") or DEFAULT)
+    draws = [benchmark for benchmark in comparison.source.benchmarks if benchmark.name == name]
+    single = comparison.scores.where(benchmark=name, stat=RUN)
     runs = list(dict.fromkeys(single["run"][single.names == method].tolist()))
     if not draws or not runs:
         raise ShiftBenchError(f"'{method}' on '{name}': the benchmark or the runs behind this cell are not below the "
-                              "studio's folder, so that its items cannot be shown.")
+                              "studio's folder, so its items cannot be shown.")
     if not draws[0].target.has_classes:
         raise ShiftBenchError(f"'{name}' has no classes to be right or wrong about; its items are in the audit.")
-    index = _index(studio, shown.source, runs)
-    predictions = read_chosen(index, runs, draws)
+    index = _index(studio, comparison.source, runs)
+    predictions = [table for table in read_chosen(index, runs, draws) if isinstance(table, Predictions)]
     group = ""
     if is_worst(measure.metric) and not measure.by:
-        group = str(column_of(shown.scores.where(benchmark=name), name, measure.metric, split)[method]["group"])
+        group = str(column_of(comparison.scores.where(benchmark=name), name, measure.metric, split)[method]["group"])
     studio.books.look(f"compare {thing.id}", {"cell": [name, method, split, str(measure)], "runs": runs})
     return {"benchmark": name, "method": method, "split": split, "group": group, "runs": runs,
             "folder": studio.shelf.id_of("runs", index.run(runs[0]).folder.parent),
-            "command": studio.command("cell", **query), **_items(
-                studio, draws[0], [one for one in predictions if isinstance(one, Predictions)], split, group, query)}
+            "command": studio.command("cell", **query),
+            **_items(studio, draws[0], predictions, split, group, query)}
 
 
 def _index(studio: Studio, source: Source, runs: Sequence[str]) -> RunIndex:
@@ -320,16 +324,16 @@ def _items(studio: Studio, benchmark: Benchmark, predictions: Sequence[Predictio
     sealed = studio.books.sealed(benchmark.items[rows])
     n, rows = len(rows), rows[~sealed]
     asked, wrong, votes = _outcomes(benchmark, rows, predictions)
-    kinds = {"wrong": wrong == asked, "mixed": (wrong > 0) & (wrong < asked), "right": wrong == 0}
-    outcome = query.text("outcome") if query.text("outcome") in kinds else "wrong" if kinds["wrong"].any() else "mixed"
-    chosen = np.flatnonzero(kinds[outcome] & (asked > 0))
+    masks = {"wrong": wrong == asked, "mixed": (wrong > 0) & (wrong < asked), "right": wrong == 0}
+    outcome = query.text("outcome") if query.text("outcome") in masks else "wrong" if masks["wrong"].any() else "mixed"
+    chosen = np.flatnonzero(masks[outcome] & (asked > 0))
     page = query.whole("page", 0, high=max(0, (len(chosen) - 1) // ITEMS))
     page_rows = chosen[page * ITEMS:(page + 1) * ITEMS]
     on, collection_rows = _collection(studio, benchmark, benchmark.items[rows[page_rows]])
     return {"also": pictures(studio, on, collection_rows), "n": n, "sealed": int(sealed.sum()), "outcome": outcome,
             "on": on, "page": page,
             "pages": max(1, math.ceil(len(chosen) / ITEMS)), "total": len(chosen),
-            "counts": {kind: int((mask & (asked > 0)).sum()) for kind, mask in kinds.items()},
+            "counts": {name: int((mask & (asked > 0)).sum()) for name, mask in masks.items()},
             "right": int((asked - wrong).sum()), "predictions": int(asked.sum()),
             "items": [_entry(benchmark, int(rows[at]), int(collection_row), int(wrong[at]), int(asked[at]), votes[at])
                       for at, collection_row in zip(page_rows.tolist(), collection_rows, strict=True)]}
@@ -341,11 +345,11 @@ def _outcomes(benchmark: Benchmark, rows: Ints, predictions: Iterable[Prediction
     votes = np.zeros((len(rows), len(benchmark.names["label"])), np.int64)
     for predicted in predictions:
         at = positions(benchmark.items[rows], predicted.item)
-        there: Bools = at >= 0
-        outputs = predicted.scores[at[there]]
-        asked[there] += 1
-        wrong[there] += losses_of(outputs, benchmark.label[rows[there]], LOSSES["error"]).astype(np.int64)
-        votes[np.flatnonzero(there), outputs.argmax(axis=1)] += 1
+        present: Bools = at >= 0
+        outputs = predicted.scores[at[present]]
+        asked[present] += 1
+        wrong[present] += losses_of(outputs, benchmark.label[rows[present]], LOSSES["error"]).astype(np.int64)
+        votes[np.flatnonzero(present), outputs.argmax(axis=1)] += 1
     return asked, wrong, list(votes)
 
 

@@ -23,7 +23,7 @@ BY_HAND = "subset"
 
 
 class Opened(NamedTuple):
-    """Where a design starts: the collection, and the tables and the seed of a recipe of the shelf, if it is one's."""
+    """Where a design starts: the collection, and the tables and seed of a recipe if one is opened."""
 
     on: str
     tables: Tables
@@ -58,21 +58,21 @@ def design(studio: Studio, query: Query) -> Mapping[str, Any]:
     settings = form.start(cls, checked(form.inputs(cls, entries), entries, start.tables.settings),
                           needed=bool(query.text("recipe")))
     asked = query.tables("conditions") if "conditions" in query else start.tables.conditions
-    conditions = {kind: own for kind, own in asked.items() if own is not None}
+    conditions = {condition: values for condition, values in asked.items() if values is not None}
     seed = query.whole("seed", start.seed)
-    fields = [_field(one, settings) for one in form.inputs(cls, settings)]
-    made = _built(studio, collection, start.on, name, settings, conditions, seed)
-    if made["built"]["problem"] and not {"settings", "conditions", "recipe"} & set(query):
-        made["built"] = {"problem": "", "invitation": _invitation(name, fields, made["built"]["problem"])}
+    fields = [_field(field, settings) for field in form.inputs(cls, settings)]
+    outcome = _built(studio, collection, start.on, name, settings, conditions, seed)
+    if outcome["built"]["problem"] and not {"settings", "conditions", "recipe"} & set(query):
+        outcome["built"] = {"problem": "", "invitation": _invitation(name, fields, outcome["built"]["problem"])}
     proposed = Path(query.text("recipe")).stem or f"my-{name.replace('_', '-')}"
     return {
         "on": start.on, "collections": [thing.id for thing in studio.shelf.things("collection")],
         "recipe": query.text("recipe"), "shift": name, "shifts": _shifts(), "doc": summary(cls),
         "by_hand": _by_hand(name, settings), "items": len(collection), "seed": seed, "edit": studio.edit,
         "fields": fields,
-        "conditions": [_condition(form, kind, conditions.get(kind)) for kind, own in CONDITIONS.items()
-                       if is_dataclass(own)],
-        "settings": settings, "chosen": conditions, **made,
+        "conditions": [_condition(form, condition, conditions.get(condition))
+                       for condition, cls in CONDITIONS.items() if is_dataclass(cls)],
+        "settings": settings, "chosen": conditions, **outcome,
         "proposed": proposed, "commands": recipes.commands_of(proposed),
     }
 
@@ -102,28 +102,28 @@ def _built(
 
 
 def _invitation(name: str, fields: Sequence[Mapping[str, Any]], problem: str) -> str:
-    """What a person who has chosen nothing yet may do, where the first choices build nothing."""
+    """What to choose, for a person who has chosen nothing yet and whose first choices build nothing."""
     missing = [field for field in fields if field["required"] and field["value"] in (None, "", [], {})]
     if not missing:
         return f"Choose other settings to see what this shift builds. The first ones build nothing: {problem}"
-    words = " and ".join(f"‘{field['name']}’{f' ({doc})' if (doc := field['doc']) else ''}" for field in missing)
+    names = " and ".join(f"‘{field['name']}’{f' ({doc})' if (doc := field['doc']) else ''}" for field in missing)
     by_hand = " The meta-graph puts subsets on both sides by clicks." if name == BY_HAND else ""
-    return f"Choose {words} to see what this shift builds.{by_hand}"
+    return f"Choose {names} to see what this shift builds.{by_hand}"
 
 
-def _field(one: Input, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asdict(one), "value": settings.get(one.name, one.default), "set": one.name in settings}
+def _field(field: Input, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asdict(field), "value": settings.get(field.name, field.default), "set": field.name in settings}
 
 
-def _condition(form: Form, kind: str, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    cls: Any = CONDITIONS[kind]
-    fields = [_field(one, settings or {}) for one in form.inputs(cls, settings or {})]
-    return {"name": kind, "doc": summary(cls), "on": settings is not None, "fields": fields}
+def _condition(form: Form, name: str, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    cls: Any = CONDITIONS[name]
+    fields = [_field(field, settings or {}) for field in form.inputs(cls, settings or {})]
+    return {"name": name, "doc": summary(cls), "on": settings is not None, "fields": fields}
 
 
 def _shifts() -> list[list[str]]:
-    """Every registered shift and the first line of what it says of itself."""
-    return [[name, summary(own).partition("\n")[0]] for name, own in SHIFTS.items() if is_dataclass(own)]
+    """Every registered shift and the first line of its docstring."""
+    return [[name, summary(shift).partition("\n")[0]] for name, shift in SHIFTS.items() if is_dataclass(shift)]
 
 
 ANSWERS: dict[str, Answer] = {"design": design}

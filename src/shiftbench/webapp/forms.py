@@ -29,17 +29,19 @@ MOST = 300
 TAGS = 500
 """Tags that can be chosen as a class."""
 LABELS = ("class", "label", "y", "category")
-"""Names of factors that are probably the one to predict."""
+"""Names of factors that are probably the label."""
+DATES = "date|time|year|taken"
+"""A pattern for the names of factors that are probably dates."""
 FACTORS = ("label", "factor", "domain", "date")
 """Settings that name a factor, whatever their comment says."""
 VALUES = {"classes": "label", "others": "label", "values": "factor", "low": "factor", "unseen": "factor",
           "test": "domain", "val": "domain"}
 """Settings that list values, and the setting that names the factor they are values of."""
 
-WORDS = (list, tuple)
+LISTS = (list, tuple)
 WRITTEN: Mapping[str, tuple[Any, str]] = {
-    "words": ((*WORDS, str), "a list of words"), "pairs": (Mapping, "a table"), "table": ((Mapping, str), "a table")}
-"""What the value of a setting may be in a request, by its kind, and that in words. The shift checks the rest."""
+    "words": ((*LISTS, str), "a list of words"), "pairs": (Mapping, "a table"), "table": ((Mapping, str), "a table")}
+"""The types that a setting may have in a request, by its kind, and their name. The shift checks the rest."""
 
 
 class Values(NamedTuple):
@@ -66,19 +68,19 @@ class Input:
     keys: tuple[str, ...] = ()  # of pairs: the label's values
     of: tuple[str, ...] = ()  # settings that say which options there are
     high: float = 1.0  # of a dial
-    locked: bool = False  # it names a file: not for a web page to set
+    locked: bool = False  # it names a file, which a web page may not set
     closed: bool = False  # it may name a file or a factor: a web page may set a factor
     numeric: bool = False  # a word that may also be a number
 
 
 class Form(NamedTuple):
-    """What a form needs to know of a collection."""
+    """The inputs of a shift's settings, with choices from a collection."""
 
     studio: Studio
     collection: Collection
 
     def values(self, factor: str) -> Values:
-        """The values of a factor; none if it is not known or has too many to choose from."""
+        """The values of a factor; none if there is no such factor or it has too many to choose from."""
         def compute() -> Values:
             try:
                 codes, names = encode(self.collection.factor(factor).astype(np.str_))
@@ -101,14 +103,14 @@ class Form(NamedTuple):
         facts: dict[str, Any] = {"name": field.name, "doc": doc, "required": required, "default": default}
         locked = bool(field.metadata.get("file"))
         union = get_origin(hint) in (Union, UnionType)
-        types = [part for part in get_args(hint) if part is not type(None)] if union else [hint]
-        if any(get_origin(part) is tuple for part in types):
+        types = [variant for variant in get_args(hint) if variant is not type(None)] if union else [hint]
+        if any(get_origin(variant) is tuple for variant in types):
             return self._words(facts, doc, settings)
-        if any(isinstance(get_origin(part), type) and issubclass(get_origin(part), Mapping) for part in types):
+        if any(isinstance(get_origin(variant), type) and issubclass(get_origin(variant), Mapping) for variant in types):
             if re.match(r"(class|label value) ->", doc):
                 keys, options = (self.values(str(settings.get(name, ""))).names for name in ("label", "factor"))
-                kept = () if required else settings.get("classes")
-                classes = tuple(kept) if isinstance(kept, WORDS) else ()
+                chosen = () if required else settings.get("classes")
+                classes = tuple(chosen) if isinstance(chosen, LISTS) else ()
                 return Input(kind="pairs", keys=classes or keys, options=options,
                              of=("label", "factor", *(() if required else ("classes",))), **facts)
             return Input(kind="table", **facts)
@@ -119,14 +121,14 @@ class Form(NamedTuple):
         if types == [float]:
             share = default is None or 0 <= default <= 1
             return Input(kind="share" if share else "number", **facts)
-        named = field.name in FACTORS or bool(re.search(r"\bfactor\b(?! value)", doc))
+        is_factor = field.name in FACTORS or bool(re.search(r"\bfactor\b(?! value)", doc))
         options = tuple(class_tags(self.studio, self.collection)) if re.match(r"(a )?tag\b", doc) else tuple(
-            self.collection.factors) if named else ()
-        return Input(kind="choice" if options and not (locked and not named) else "word", options=options,
-                     locked=locked and not named, closed=locked and named, numeric=len(types) > 1, **facts)
+            self.collection.factors) if is_factor else ()
+        return Input(kind="choice" if options and not (locked and not is_factor) else "word", options=options,
+                     locked=locked and not is_factor, closed=locked and is_factor, numeric=len(types) > 1, **facts)
 
     def _words(self, facts: Mapping[str, Any], doc: str, settings: Mapping[str, Any]) -> Input:
-        """A list of words: values of a factor, kinds of tags, factors, or what a person types."""
+        """A list of words: values of a factor, kinds of tags, factors, or free text."""
         name = facts["name"]
         of = VALUES.get(name) or ("label" if "label value" in doc else "factor" if "factor value" in doc else "")
         if of:
@@ -136,44 +138,44 @@ class Form(NamedTuple):
         return Input(kind="words", options=tuple(options), **facts)
 
     def start(self, cls: type, settings: Mapping[str, Any], needed: bool = False) -> dict[str, Any]:
-        """The settings, and a first choice for each that was not made: something that can be built.
+        """The settings, with a first choice for each that is missing, so that something can be built.
 
-        With `needed` only where there is no default.
+        With `needed`, choices are made only where there is no default.
         """
         chosen = dict(settings)
-        known = {field.name: field for field in self.inputs(cls, chosen)}
+        inputs = {field.name: field for field in self.inputs(cls, chosen)}
         free = [name for name in self.collection.factors if len(self.values(name).names) > 1]
-        if "label" in known and known["label"].options and not chosen.get("label") and (
-                known["label"].required or not needed):
-            tags = known["label"].options != tuple(self.collection.factors)
-            chosen["label"] = known["label"].options[0] if tags else next(
+        if "label" in inputs and inputs["label"].options and not chosen.get("label") and (
+                inputs["label"].required or not needed):
+            tags = inputs["label"].options != tuple(self.collection.factors)
+            chosen["label"] = inputs["label"].options[0] if tags else next(
                 (name for name in (*LABELS, *free) if name in self.collection.factors), "")
         for name in ("factor", "domain", "date"):
-            if name in known and known[name].required and not chosen.get(name):
-                others = [one for one in free if one != chosen.get("label")]
+            if name in inputs and inputs[name].required and not chosen.get(name):
+                others = [factor for factor in free if factor != chosen.get("label")]
                 if name == "date":
-                    others = [one for one in self.collection.factors if re.search("date|time|year|taken", one.lower())]
-                chosen[name] = min(others, key=lambda one: len(self.values(one).names), default="")
+                    others = [factor for factor in self.collection.factors if re.search(DATES, factor.lower())]
+                chosen[name] = min(others, key=lambda factor: len(self.values(factor).names), default="")
         return self._start_values(cls, chosen, needed)
 
     def _start_values(self, cls: type, chosen: dict[str, Any], needed: bool) -> dict[str, Any]:
         """Two classes where there are many, one value to move, a majority for each class."""
         classes = self.values(str(chosen.get("label", ""))).commonest
-        for one in self.inputs(cls, chosen):
-            if one.name in chosen or (needed and not one.required):
+        for field in self.inputs(cls, chosen):
+            if field.name in chosen or (needed and not field.required):
                 continue
-            if one.name == "classes" and len(classes) > 4 and one.options:
-                chosen[one.name] = sorted(classes[:2])
-            elif one.name in ("low", "unseen", "test") and one.kind == "words" and one.options:
-                chosen[one.name] = [one.options[-1]]
-            elif one.kind == "pairs" and one.required and one.options:
-                named = sorted(classes[:2])
-                chosen[one.name] = {name: one.options[number % len(one.options)] for number, name in enumerate(named)}
+            if field.name == "classes" and len(classes) > 4 and field.options:
+                chosen[field.name] = sorted(classes[:2])
+            elif field.name in ("low", "unseen", "test") and field.kind == "words" and field.options:
+                chosen[field.name] = [field.options[-1]]
+            elif field.kind == "pairs" and field.required and field.options:
+                values = field.options
+                chosen[field.name] = {name: values[i % len(values)] for i, name in enumerate(sorted(classes[:2]))}
         return chosen
 
 
 def label_values(form: Form) -> set[str]:
-    """The values of the factors that are probably to be predicted."""
+    """The values of the factors that are probably labels."""
     return {value for name in LABELS if name in form.collection.factors for value in form.values(name).names}
 
 
@@ -197,27 +199,27 @@ def class_tags(studio: Studio, collection: Collection) -> dict[str, int]:
     return studio.once(("classes", collection.digest), compute)
 
 
-def checked(inputs: Sequence[Input], settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a page: None is the default again, text where a number or a table is meant is read as TOML.
+def checked(inputs: Sequence[Input], settings: Mapping[str, Any], on_disk: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings from a page: None restores the default; text in place of a number or a table is read as TOML.
 
-    What names a file is taken from `own`, the settings of a recipe on disk, and never from the page.
+    A setting that names a file is taken from `on_disk`, the settings of a recipe, and never from the page.
     """
-    known = {one.name: one for one in inputs}
+    by_name = {field.name: field for field in inputs}
     result: dict[str, Any] = {}
     for name, value in settings.items():
-        field = known.get(name)
+        field = by_name.get(name)
         if field is None:
-            result[name] = value  # the shift says that it does not know it
+            result[name] = value  # the shift reports that it has no such setting
             continue
         if value is None:
             continue
-        allowed = [own.get(name), field.default, *(field.options if field.closed else ())]
+        allowed = [on_disk.get(name), field.default, *(field.options if field.closed else ())]
         if (field.locked or field.closed) and value not in allowed:
             raise ShiftBenchError(f"'{name}' names a file. Write it into the recipe by hand, and open that.")
-        types, words = WRITTEN.get(field.kind, (object, ""))
-        inner = value if field.kind == "words" and isinstance(value, WORDS) else ()
-        if not isinstance(value, types) or not all(isinstance(one, str | int | float) for one in inner):
-            raise ShiftBenchError(f"'{name}' is {value!r}, but it must be {words}.")
+        types, expected = WRITTEN.get(field.kind, (object, ""))
+        inner = value if field.kind == "words" and isinstance(value, LISTS) else ()
+        if not isinstance(value, types) or not all(isinstance(word, str | int | float) for word in inner):
+            raise ShiftBenchError(f"'{name}' is {value!r}, but it must be {expected}.")
         if field.kind == "table" and isinstance(value, str):
             value = parse_toml(value, name)
         elif field.numeric and isinstance(value, str):
@@ -230,17 +232,17 @@ def checked(inputs: Sequence[Input], settings: Mapping[str, Any], own: Mapping[s
 def comments(cls: type) -> Mapping[str, str]:
     """The comment behind each field of a dataclass and of those it inherits from; none where there is no source."""
     notes: dict[str, str] = {}
-    for one in reversed(cls.__mro__):
+    for base in reversed(cls.__mro__):
         try:
-            source = textwrap.dedent(inspect.getsource(one))
+            source = textwrap.dedent(inspect.getsource(base))
             body = ast.parse(source).body[0]
-            words = {token.start[0]: token.string.lstrip("# ") for token in tokenize.generate_tokens(
+            by_line = {token.start[0]: token.string.lstrip("# ") for token in tokenize.generate_tokens(
                 io.StringIO(source).readline) if token.type == tokenize.COMMENT}
         except (OSError, TypeError, SyntaxError, IndexError, tokenize.TokenError):
             continue
         for line in getattr(body, "body", ()):
-            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.end_lineno in words:
-                notes[line.target.id] = words[line.end_lineno]
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.end_lineno in by_line:
+                notes[line.target.id] = by_line[line.end_lineno]
     return notes
 
 

@@ -19,13 +19,13 @@ from shiftbench.webapp.item_view import opened, pictures
 from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 TERMS = ("on", "cls", "kinds", "threshold", "min_size")
-"""What an address says of the graph itself; the page asks for it anew only when one of these changes."""
+"""Parameters of the graph itself; the page requests it again only when one of these changes."""
 PUT = ("train", "test", "at", "n_train", "n_ood", "seed")
-"""What it says of the sides that subsets are put on."""
+"""Parameters of the two sides that subsets are put on."""
 EDGES = 2000
-"""Edges that are drawn: the strongest. A browser moves more lines than that too slowly."""
+"""The strongest edges are drawn. A browser is too slow with more lines than that."""
 LISTED = 2000
-"""Subsets in the list beside the graph, from the largest."""
+"""Subsets in the list beside the graph, largest first."""
 
 
 class Terms(NamedTuple):
@@ -71,32 +71,32 @@ def laid_out(studio: Studio, collection: Collection, terms: Terms) -> Laid:
 
 
 def graph(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Subsets with size, community and place; overlaps as edges, the strongest first."""
+    """Subsets with size, community and position; overlaps as edges, strongest first."""
     on = recipes.first_collection(studio, query)
     collection = studio.shelf.collection(on)
     terms = Terms.of(studio, query, collection)
-    known = class_tags(studio, collection)
-    if not known:
+    class_sizes = class_tags(studio, collection)
+    if not class_sizes:
         raise ShiftBenchError(f"{on}: has no tags, so its classes have no subsets. The shift designer works with "
                               "its factors.")
     try:
         whole, drawn, points = laid_out(studio, collection, terms)
     except ShiftBenchError as problem:
-        return {**_choices(studio, terms, known, collection), "problem": str(problem)}
+        return {**_choices(studio, terms, class_sizes, collection), "problem": str(problem)}
     order = np.argsort(-whole.sizes, kind="stable")[:LISTED].tolist()
     positions = dict(zip(drawn.names, points.round(4).tolist(), strict=True))
-    one, other = np.nonzero(np.triu(drawn.weights, 1))
-    strongest = np.argsort(-drawn.weights[one, other], kind="stable")[:EDGES]
+    starts, ends = np.nonzero(np.triu(drawn.weights, 1))
+    strongest = np.argsort(-drawn.weights[starts, ends], kind="stable")[:EDGES]
     rank = {name: number for number, name in enumerate(whole.names[node] for node in order)}
     return {
-        **_choices(studio, terms, known, collection), "problem": "",
+        **_choices(studio, terms, class_sizes, collection), "problem": "",
         "subsets": [{"name": whole.names[node], "size": int(whole.sizes[node]),
                      "community": int(whole.communities[node]), "at": positions.get(whole.names[node])}
                     for node in order],
         "edges": [[rank[drawn.names[a]], rank[drawn.names[b]], round(float(drawn.weights[a, b]), 6)]
-                  for a, b in zip(one[strongest].tolist(), other[strongest].tolist(), strict=True)],
+                  for a, b in zip(starts[strongest].tolist(), ends[strongest].tolist(), strict=True)],
         "total": len(whole), "total_edges": whole.edges, "communities": int(whole.communities.max()) + 1,
-        "note": _note(whole, drawn, len(one)), "command": _command(studio, terms),
+        "note": _note(whole, drawn, len(starts)), "command": _command(studio, terms),
         "also": [*_also(query, terms), *opened(studio, on, query.text("item"))],
     }
 
@@ -110,21 +110,21 @@ def _also(query: Query, terms: Terms) -> list[str]:
             request("samples", on=terms.on, subset=chosen)]
 
 
-def _choices(studio: Studio, terms: Terms, known: Mapping[str, int], collection: Collection) -> dict[str, Any]:
-    """What can be chosen, and what is."""
+def _choices(studio: Studio, terms: Terms, class_sizes: Mapping[str, int], collection: Collection) -> dict[str, Any]:
+    """The choices, and what is chosen."""
     kinds = sorted(set(collection.tags.kinds) - {SUBJECT})
     return {"on": terms.on, "collections": [thing.id for thing in studio.shelf.things("collection")],
-            "cls": terms.cls, "classes": _classes(studio, terms, known, collection), "all_kinds": kinds,
+            "cls": terms.cls, "classes": _classes(studio, terms, class_sizes, collection), "all_kinds": kinds,
             "edit": studio.edit, **terms.settings}
 
 
-def _classes(studio: Studio, terms: Terms, known: Mapping[str, int], collection: Collection) -> list[list[Any]]:
+def _classes(studio: Studio, terms: Terms, class_sizes: Mapping[str, int], collection: Collection) -> list[list[Any]]:
     """Classes with as many items as a subset needs, and the chosen one: values of a label, then other tags, by size."""
     values = label_values(Form(studio, collection))
-    large = sorted({(name, n) for name, n in known.items() if n >= terms.min_size} | {
-        (terms.cls, known.get(terms.cls, 0))}, key=lambda one: (-one[1], one[0]))
-    return [["classes", [one for one in large if one[0] in values]],
-            ["other tags", [one for one in large if one[0] not in values]]]
+    large = sorted({(name, n) for name, n in class_sizes.items() if n >= terms.min_size} | {
+        (terms.cls, class_sizes.get(terms.cls, 0))}, key=lambda pair: (-pair[1], pair[0]))
+    return [["classes", [pair for pair in large if pair[0] in values]],
+            ["other tags", [pair for pair in large if pair[0] not in values]]]
 
 
 def _note(whole: MetaGraph, drawn: MetaGraph, edges: int) -> str:
@@ -195,7 +195,7 @@ def _together(
 def _side(
     studio: Studio, collection: Collection, terms: Terms, train: Sequence[str] | None, test: Sequence[str] | None
 ) -> dict[str, Any]:
-    """One class: its training subsets against its test subsets. No contexts are the whole class, None is nothing."""
+    """One class: its training against its test subsets. An empty list is the whole class, None is nothing."""
     rows = [_union(collection, {} if contexts is None else {terms.cls: contexts}) for contexts in (train, test)]
     far: dict[str, Any] = {"distance": None, "mean_distance": None}
     if train and test:
@@ -229,7 +229,7 @@ def _union(collection: Collection, side: Mapping[str, Sequence[str]]) -> Ints:
 
 
 def samples(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Some items of a subset, to show: those with pictures where there are any."""
+    """Sample items of a subset, with pictures if there are any."""
     collection = studio.shelf.collection(query.text("on"))
     name = query.text("subset")
     rows = sample_rows(collection, name, 0)

@@ -1,4 +1,4 @@
-"""The first page: everything on the shelf, with what a line says of it."""
+"""The first page: everything on the shelf, with a line about each thing."""
 
 import os
 import re
@@ -26,10 +26,10 @@ from shiftbench.webapp.shelf import Thing
 from shiftbench.webapp.studio import Action, Answer, Query, Studio
 
 MARKERS = {"collection": COLLECTION, "benchmark": BENCHMARK}
-"""The file in which a folder says what it holds; other things are files themselves."""
+"""The file that describes a folder; other things are files themselves."""
 FOLDER, FORMAT = "views", "shiftbench view"
 LONGEST, LONGEST_ROUTE = 80, 20_000
-"""Letters of the name of a kept view, and of its address."""
+"""Characters of the name of a saved view, and of its address."""
 
 
 def home(studio: Studio, query: Query) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ def home(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 
 def _says(thing: Thing) -> str:
-    """What a line says of a thing. A file is read again when it has changed."""
+    """A line about a thing. A file is read again when it has changed."""
     try:
         if thing.kind == "runs":
             return summary(states_of(thing.path).values())
@@ -79,13 +79,13 @@ def _many(n: int, thing: str) -> str:
     return f"{n:,} {thing}{'' if n == 1 else 's'}"
 
 
-# Views that were kept under a name
+# Views that were saved under a name
 
 def kept_views(studio: Studio) -> list[dict[str, str]]:
-    """The views that somebody kept below the studio's folder, by name."""
+    """The views that were saved below the studio's folder, by name."""
     views = []
     for file in sorted((studio.shelf.folders[0] / FOLDER).glob("*.json")):
-        with suppress(ShiftBenchError, OSError, KeyError, TypeError):  # a file of somebody else's
+        with suppress(ShiftBenchError, OSError, KeyError, TypeError):  # another program's file
             facts = read_json(file)
             if facts["format"] == FORMAT:
                 views.append({"name": str(facts["name"]), "route": _checked_route(str(facts["route"]))})
@@ -93,18 +93,18 @@ def kept_views(studio: Studio) -> list[dict[str, str]]:
 
 
 def save_view(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Keep the state of a view under a name; the same name replaces it."""
+    """Save the state of a view under a name; the same name replaces it."""
     name, route = (str(facts.get(key, "")).strip() for key in ("name", "route"))
     file = re.sub(r"[^\w-]+", "-", name, flags=re.ASCII).strip("-")[:LONGEST]
     if not file or len(name) > LONGEST:
-        raise ShiftBenchError(f"Give a name of 1 to {LONGEST} characters, some of which are plain letters or digits.")
+        raise ShiftBenchError(f"Give a name of 1 to {LONGEST} characters, with at least one plain letter or digit.")
     write_json(studio.folder_for(FOLDER) / f"{file}.json", {"format": FORMAT, "name": name,
                                                            "route": _checked_route(route)})
     return {"name": name}
 
 
 def _checked_route(route: str) -> str:
-    """The address of a view below the studio's own: it leads nowhere else."""
+    """The address of one of the studio's own views, which leads nowhere else."""
     if route.partition("?")[0] not in VIEWS or len(route) > LONGEST_ROUTE:
         raise unknown("view", route.partition("?")[0], VIEWS)
     return route

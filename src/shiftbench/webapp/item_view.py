@@ -32,7 +32,7 @@ from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.studio import Answer, Content, Query, Studio, request
 
 SIDES = (128, 512)
-"""The longest side of a picture on the wall, and of one that is looked at alone."""
+"""The longest side of a picture on the wall, and of one in the panel."""
 THUMBNAIL_ROOM = 64 << 20
 """Bytes of pictures that are kept."""
 TYPE = "image/webp"
@@ -42,12 +42,12 @@ MOST_RUNS = 2_000
 """Runs of a folder whose predictions are read for an item."""
 ROOM = 64 << 20
 """Bytes of predicted classes that are kept."""
-SEALED = "This item is sealed: findings are confirmed on it. What models predict of it is not shown."
+SEALED = "This item is sealed: findings are confirmed on it. What models predict for it is not shown."
 THUMBNAILS = Memory(THUMBNAIL_ROOM, len)
 
 
 def item(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Everything that is known of an item."""
+    """Everything that is known about an item."""
     collection = studio.shelf.collection(query.text("on"))
     row = row_of(collection, query)
     why = why_none(collection)
@@ -64,11 +64,11 @@ def item(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 def _factor(collection: Collection, name: str, values: Values, row: int) -> dict[str, Any]:
     value, known = values[row], bool(is_known(values[row:row + 1])[0])
-    words = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
+    text = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
     short = values.dtype.kind != "O"
-    return {"name": name, "value": words[:LONGEST] if known else "–",
-            "above": _above(collection, words) if short else [],
-            "is": None if not short else has_value(name, words).facts() if known else is_missing(name).facts()}
+    return {"name": name, "value": text[:LONGEST] if known else "–",
+            "above": _above(collection, text) if short else [],
+            "is": None if not short else has_value(name, text).facts() if known else is_missing(name).facts()}
 
 
 def _above(collection: Collection, name: str) -> list[str]:
@@ -82,17 +82,17 @@ def _above(collection: Collection, name: str) -> list[str]:
 
 def _tags(collection: Collection, row: int) -> list[dict[str, Any]]:
     """The tags of an item, those with boxes first, then the larger ones."""
-    tags, words = collection.tags, spelled(collection.tags)
+    tags, names = collection.tags, spelled(collection.tags)
     start, stop = np.searchsorted(tags.item, [row, row + 1]).tolist()
-    carried = []
+    entries = []
     for number in range(start, stop):
         area, code = float(tags.area[number]), int(tags.tag[number])
-        carried.append({"name": words[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
-                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(words[code]).facts()})
-    return sorted(carried, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
+        entries.append({"name": names[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
+                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(names[code]).facts()})
+    return sorted(entries, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
 
 
-# Its picture, made when it is looked at and kept up to a number of bytes
+# Its picture, made when it is first requested; a limited number of bytes is kept
 
 def look(studio: Studio, query: Query) -> Mapping[str, Any]:
     """How a wall shows the items of a collection: as pictures or as rows."""
@@ -113,16 +113,16 @@ def thumbnail(studio: Studio, query: Query) -> Content:
 
 
 def pictures(studio: Studio, on: str, rows: Iterable[int]) -> list[str]:
-    """What a wall of some items asks for; nothing where their collection is not on the shelf."""
+    """The requests of a wall of items; none if their collection is not on the shelf."""
     if not on:
         return []
-    shown = look(studio, Query({"on": on}))
-    return [request("look", on=on), *(request("thumbnail", on=on, row=str(row), version=shown["version"])
-                                      for row in rows if shown["pictures"])]
+    wall = look(studio, Query({"on": on}))
+    return [request("look", on=on), *(request("thumbnail", on=on, row=str(row), version=wall["version"])
+                                      for row in rows if wall["pictures"])]
 
 
 def opened(studio: Studio, on: str, id: str) -> list[str]:
-    """What the panel of an item asks for; nothing where no item is open, or it is not there."""
+    """The requests of the panel of an item; none if no item is open or there is no such item."""
     if not on or not id:
         return []
     collection = studio.shelf.collection(on)
@@ -158,9 +158,9 @@ def draw(collection: Collection, row: int, side: int) -> bytes:
     else:
         picture = Image.fromarray(np.asarray(collection.pixels[row]))
     picture.thumbnail((side, side))
-    held = io.BytesIO()
-    picture.save(held, "WEBP", quality=88, method=2)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    picture.save(buffer, "WEBP", quality=88, method=2)
+    return buffer.getvalue()
 
 
 def why_none(collection: Collection) -> str:
@@ -171,14 +171,14 @@ def why_none(collection: Collection) -> str:
     if collection.foreign:
         return str(untrusted(collection.home or Path(), collection.root or Path.cwd()))
     if pixels.dtype.kind == "U" and str(pixels[0]).endswith(".npz"):
-        return "Its images have any number of channels, and are no pictures."
+        return "Its images are arrays with any number of channels, which cannot be shown as pictures."
     return ""
 
 
 # The benchmarks that hold it
 
 class Members(NamedTuple):
-    """A benchmark as its collection's items see it: item i is its row `row[i]`, or not in it where that is -1."""
+    """A benchmark by the items of its collection: item i is row `row[i]` of it, or not in it where that is -1."""
 
     id: str
     digest: str
@@ -199,7 +199,7 @@ class Members(NamedTuple):
 def benchmarks_of(studio: Studio, collection: Collection, row: int) -> list[Members]:
     """The benchmarks on the shelf that were built from this collection and hold the item."""
     digest = coded(collection).digest
-    known = []
+    holding = []
     for thing in studio.shelf.things("benchmark"):
         try:
             marker = thing.path / BENCHMARK
@@ -208,8 +208,8 @@ def benchmarks_of(studio: Studio, collection: Collection, row: int) -> list[Memb
         except (ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
             continue
         if members is not None and members.row[row] >= 0:
-            known.append(members)
-    return known
+            holding.append(members)
+    return holding
 
 
 def _members(studio: Studio, id: str, collection: Collection, digest: str) -> Members | None:
@@ -227,7 +227,7 @@ def _members(studio: Studio, id: str, collection: Collection, digest: str) -> Me
 # What runs predicted
 
 def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """What every finished run says of an item, summed up by benchmark and method; nothing of a sealed item."""
+    """What every finished run predicts for an item, by benchmark and method; nothing for a sealed item."""
     collection = studio.shelf.collection(query.text("on"))
     row = row_of(collection, query)
     command = studio.command("predicted", on=query.text("on"), id=str(collection.items[row]))
@@ -248,13 +248,13 @@ def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
                                                            "runs": []})
             line["runs"].append({"on": folder.id, "run": run.folder.name, "model": run.model, "says": says,
                                  "seed": run.head["seed"]})
-    listed = [_summed(line) for _, line in sorted(lines.items())]
-    return {"methods": listed, "note": " ".join(notes) or ("" if listed else "No finished run here predicts it."),
+    methods = [_summed(line) for _, line in sorted(lines.items())]
+    return {"methods": methods, "note": " ".join(notes) or ("" if methods else "No finished run here predicts it."),
             "command": command}
 
 
 def is_sealed(studio: Studio, collection: Collection, row: int) -> bool:
-    """Whether what models predict of an item stays hidden, since findings are confirmed on it."""
+    """Whether predictions for an item stay hidden, since findings are confirmed on it."""
     return bool(studio.books.sealed(collection.items[row:row + 1])[0])
 
 
@@ -265,7 +265,7 @@ def _summed(line: dict[str, Any]) -> dict[str, Any]:
 
 
 class RunPredictions:
-    """The predicted classes of runs, read when an item is looked at and kept up to a number of bytes."""
+    """The predicted classes of runs, read when an item is opened; a limited number of bytes is kept."""
 
     def __init__(self, room: int = ROOM) -> None:
         self._runs: dict[Path, dict[str, Finished]] = {}
@@ -276,17 +276,17 @@ class RunPredictions:
         """The finished runs of a folder; each run.json is read once."""
         with self._lock:
             names = names_in(folder).done
-            known = self._runs.get(folder, {})
-            new = set(names) - set(known)
+            cached = self._runs.get(folder, {})
+            new = set(names) - set(cached)
             fresh = runs_in(folder, new, left_out={})[0] if new else []
-            every = known | {run.folder.name: run for run in fresh}
-            self._runs[folder] = {name: every[name] for name in names if name in every}
+            runs = cached | {run.folder.name: run for run in fresh}
+            self._runs[folder] = {name: runs[name] for name in names if name in runs}
             return list(self._runs[folder].values())
 
     def say(
         self, studio: Studio, runs: Sequence[Finished], holding: Mapping[str, Members], item: int
     ) -> Iterator[tuple[Finished, str]]:
-        """What runs say of an item, in words; those that do not predict it, or cannot be read, are left out."""
+        """What runs predict for an item, as text; runs that do not predict it or cannot be read are left out."""
         readers: dict[str, Reader] = {}
         for run in runs:
             members = holding[run.benchmark["digest"]]
@@ -297,11 +297,11 @@ class RunPredictions:
                 return readers[members.digest]
 
             with suppress(ShiftBenchError, OSError):
-                says = self._words(run, members, reader, int(members.row[item]))
+                says = self._prediction_text(run, members, reader, int(members.row[item]))
                 if says:
                     yield run, says
 
-    def _words(self, run: Finished, members: Members, reader: Callable[[], Reader], row: int) -> str:
+    def _prediction_text(self, run: Finished, members: Members, reader: Callable[[], Reader], row: int) -> str:
         if not members.has_classes:
             return _numbers(run, reader().benchmark, row)
         codes = self._classes.get((run.folder, run.files.get(PREDICTIONS, "")), lambda: _classes(run, reader()))

@@ -1,4 +1,4 @@
-"""A running studio: it is bound to this machine, says its address, and serves until it is stopped."""
+"""A running studio: it listens on this machine, prints its address, and serves until it is stopped."""
 
 import getpass
 import html
@@ -51,7 +51,7 @@ class Running:
 
     @property
     def tunnel(self) -> str:
-        """What to type on another machine, so that the address works there."""
+        """The command that makes the address work on another machine."""
         user = "USER"
         with suppress(OSError, KeyError, ImportError):
             user = getpass.getuser()
@@ -59,7 +59,7 @@ class Running:
         return f"ssh -N -L {self.port}:{inner}:{self.port} {user}@{socket.gethostname()}"
 
     def wait(self, signals: Sequence[int] = ()) -> None:
-        """Serve until Ctrl-C, or until a handler of signals has noted one in the list."""
+        """Serve until Ctrl-C, or until a signal handler has added a signal to the list."""
         with suppress(KeyboardInterrupt):
             while self._thread.is_alive() and not signals:
                 self._thread.join(0.2)
@@ -69,7 +69,7 @@ class Running:
         """Stop serving, and free the port."""
         self._server.should_exit = True
         self._thread.join(10)
-        if not self._thread.is_alive():  # one that still answers closes the port when it is done
+        if not self._thread.is_alive():  # one that is still answering closes the port when it is done
             self._socket.close()
 
     def __enter__(self) -> "Running":
@@ -103,7 +103,7 @@ class Page(str):
 def start(
     folders: Sequence[Path | str], *, host: str = "127.0.0.1", port: int = 0, token: str = "", edit: bool = False
 ) -> Running:
-    """Serve the things below some folders. Without `token` a random one is made, which only loopback may have."""
+    """Serve the things below some folders. Without `token` a random one is made, which is allowed on loopback only."""
     return Running(Studio(Shelf(folders), edit=edit), host, port, token)
 
 
@@ -132,7 +132,7 @@ def answer(folders: Sequence[Path | str], request: str) -> Mapping[str, Any]:
 
 @contextmanager
 def _installed() -> Iterator[None]:
-    """Say how to install what the server needs, where it is missing."""
+    """Explain how to install what the server needs, if it is missing."""
     try:
         yield
     except ModuleNotFoundError as problem:
@@ -155,16 +155,16 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bound(host: str, port: int) -> Any:
-    """A socket that listens at the address; it is ours before the address is said."""
+    """A socket that listens at the address, bound before the address is printed."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)  # whoever comes before the server has begun waits
-    except (OSError, OverflowError) as problem:  # the second: no such number of a port
+        listening.listen(128)  # early connections wait for the server
+    except (OSError, OverflowError) as problem:  # the second: no such port number
         why = getattr(problem, "strerror", None) or problem
-        raise ShiftBenchError(f"--host {host} --port {port}: cannot be listened at ({why}). Choose another port, or 0 "
+        raise ShiftBenchError(f"--host {host} --port {port}: cannot listen there ({why}). Choose another port, or 0 "
                               "for a free one.") from problem
     return listening

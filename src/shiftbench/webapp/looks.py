@@ -60,7 +60,7 @@ FILE = ".shiftbench-looks.jsonl"
 MOST = 100_000
 """Permutations of clusters."""
 LONGEST = 4000
-"""Letters of what a look was at that are kept to be read; longer ones are known by their digest alone."""
+"""Letters of a look's facts that are kept; of longer facts only the digest is kept."""
 
 Codes = npt.NDArray[np.uint64]
 
@@ -73,8 +73,8 @@ def codes_of(names: Strs) -> Codes:
     weights = (uniform(0, "letters of a name", np.arange(letters.shape[1])) * 2.0**53).astype(np.uint64)
     codes = np.zeros(len(names), np.uint64)
     with np.errstate(over="ignore"):
-        for place in range(letters.shape[1]):  # letters beyond a name's end are 0, and add nothing
-            codes += letters[:, place].astype(np.uint64) * (weights[place] * np.uint64(2) + np.uint64(1))
+        for position in range(letters.shape[1]):  # letters beyond a name's end are 0, and add nothing
+            codes += letters[:, position].astype(np.uint64) * (weights[position] * np.uint64(2) + np.uint64(1))
     return codes
 
 
@@ -95,7 +95,7 @@ def open_items(items: Items) -> Items:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A test of a context on the sealed items: on how many, at which level, after how many looks, and what came out.
+    """A test of a context on the sealed items: on how many, at which level, after how many looks, and its result.
 
     Intervals miss with probability `level`: all of a person's together with at most 5 %.
     """
@@ -115,7 +115,7 @@ class Confirmation:
     difference: float
     difference_low: float
     difference_high: float
-    inside: str = field(default="", repr=False)  # the items, as codes in base64: later tests allow for these numbers
+    inside: str = field(default="", repr=False)  # the items, as codes in base64, on which later tests are conditioned
     outside: str = field(default="", repr=False)
 
     @property
@@ -133,7 +133,7 @@ def level(looks: int, number: int) -> float:
 
 
 def key_of(subject: str, facts: Any) -> str:
-    """A look or a finding is known by this: the same facts in another order are the same."""
+    """The key of a look or a finding, which does not depend on the order of the facts."""
     text = json.dumps([subject, facts], sort_keys=True, default=str, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -145,19 +145,19 @@ def _finding_key(subject: str, members: Sequence[Predicate]) -> str:
 
 
 def _strata(codes: Codes, earlier: Sequence[Confirmation]) -> Ints:
-    """Which items earlier tests do not tell apart: those with the same number here."""
+    """A number per item, equal for items that earlier tests do not tell apart."""
     stratum = np.zeros(len(codes), np.int64)
     for test in earlier:
-        sides = (np.isin(codes, _unwritten(test.inside)), np.isin(codes, _unwritten(test.outside)))
+        sides = (np.isin(codes, _from_text(test.inside)), np.isin(codes, _from_text(test.outside)))
         stratum = np.unique(stratum * 3 + sides[0] + 2 * sides[1], return_inverse=True)[1]
     return stratum
 
 
-def _written(codes: Codes) -> str:
+def _to_text(codes: Codes) -> str:
     return base64.b64encode(codes.astype("<u8").tobytes()).decode()
 
 
-def _unwritten(text: str) -> Codes:
+def _from_text(text: str) -> Codes:
     return np.frombuffer(base64.b64decode(text), "<u8").astype(np.uint64)
 
 
@@ -174,27 +174,27 @@ class Books:
     def __init__(self, files: Sequence[Path] = ()) -> None:
         self.files = tuple(files)
         self._lock = Lock()
-        self._at = dict.fromkeys(self.files, 0)
+        self._offsets = dict.fromkeys(self.files, 0)
         self._looks: dict[str, dict[str, Any]] = {}
         self._tests: dict[str, Confirmation] = {}
-        self._unwritten = ""  # why the file cannot be written
+        self._why_unwritable = ""  # why the file cannot be written
 
     @staticmethod
     def of(folder: Path, edit: bool) -> "Books":
         """The books of a studio's folder: in it where the studio may write there, else beside the user's settings."""
-        own = trust_file().parent / "looks" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.jsonl"
-        return Books((folder / FILE, own) if edit else (own, folder / FILE))
+        users_file = trust_file().parent / "looks" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.jsonl"
+        return Books((folder / FILE, users_file) if edit else (users_file, folder / FILE))
 
     def sealed(self, items: Strs, cluster: Strs | None = None) -> Bools:
         """Which items are sealed."""
         return sealed(items, cluster)
 
     def look(self, subject: str, facts: Mapping[str, Any]) -> int:
-        """Count a look at a subject (data and model) in a state, once; gives the number of all looks so far."""
+        """Count a look at a subject (data and model) in a state, once. Returns the number of all looks so far."""
         key = key_of(subject, facts)
         with self._lock:
             if key not in self._looks:
-                with self._held():
+                with self._locked():
                     if key not in self._looks:
                         self._enter_look(key, subject, facts)
             return len(self._looks)
@@ -202,22 +202,22 @@ class Books:
     @property
     def looks(self) -> list[dict[str, Any]]:
         """Every look, the first one first: its subject and its state."""
-        with self._lock, self._held(write=False):
+        with self._lock, self._locked(write=False):
             return list(self._looks.values())
 
     def tests(self) -> list[Confirmation]:
         """Every confirmation that was tried, the first one first."""
-        with self._lock, self._held(write=False):
+        with self._lock, self._locked(write=False):
             return list(self._tests.values())
 
     def next_level(self) -> float:
         """The level that a confirmation would have now."""
-        with self._lock, self._held(write=False):
+        with self._lock, self._locked(write=False):
             return level(len(self._looks) + 1, len(self._tests) + 1)
 
     def test_of(self, subject: str, members: Sequence[Predicate]) -> Confirmation | None:
-        """What came out for a finding, if it was tested."""
-        with self._lock, self._held(write=False):
+        """The result for a finding, if it was tested."""
+        with self._lock, self._locked(write=False):
             return self._tests.get(_finding_key(subject, members))
 
     def confirm(
@@ -226,22 +226,23 @@ class Books:
     ) -> Confirmation:
         """Test on the sealed ones of these items, for good, whether those inside are wrong more often.
 
-        The same finding is not tested again: what came out the first time is given.
+        The same finding is not tested again: the first result is returned.
         """
         key = _finding_key(subject, members)
-        kept = self.sealed(items, cluster)
-        count = int(np.count_nonzero(inside & kept))
-        if not members or not 0 < count < np.count_nonzero(kept):
-            raise ShiftBenchError(f"{count:,} of the {np.count_nonzero(kept):,} sealed items are in this context, so "
-                                  "that there is nothing to compare. Choose another filter.")
-        with self._lock, self._held():
-            if self._unwritten:
-                raise ShiftBenchError(f"{self.files[0]}: the books cannot be written ({self._unwritten}), and what is "
-                                      "not in them cannot be confirmed once only.")
+        sealed = self.sealed(items, cluster)
+        count = int(np.count_nonzero(inside & sealed))
+        if not members or not 0 < count < np.count_nonzero(sealed):
+            raise ShiftBenchError(f"{count:,} of the {np.count_nonzero(sealed):,} sealed items are in this context, so "
+                                  "there is nothing to compare. Choose another filter.")
+        with self._lock, self._locked():
+            if self._why_unwritable:
+                raise ShiftBenchError(f"{self.files[0]}: the books cannot be written ({self._why_unwritable}), so a "
+                                      "test cannot be limited to once and is not made.")
             if key not in self._tests:
                 self._enter_look(key_of(subject, {"confirm": key}), subject, {"confirm": key})
-                groups = None if cluster is None else np.unique(cluster[kept], return_inverse=True)[1]
-                test = self._test(subject, tuple(members), codes_of(items[kept]), inside[kept], wrong[kept], groups)
+                groups = None if cluster is None else np.unique(cluster[sealed], return_inverse=True)[1]
+                codes = codes_of(items[sealed])
+                test = self._test(subject, tuple(members), codes, inside[sealed], wrong[sealed], groups)
                 self._append({"test": key, **asdict(test), "members": [member.facts() for member in members]})
                 self._tests[key] = test
             return self._tests[key]
@@ -251,18 +252,18 @@ class Books:
         cluster: Ints | None,
     ) -> Confirmation:
         looks, number = len(self._looks), len(self._tests) + 1
-        share = level(looks, number)
+        alpha = level(looks, number)
         p = fisher_within(wrong, inside, _strata(codes, list(self._tests.values())))
         loss: Floats = wrong.astype(np.float64)
         if cluster is not None:
-            p = max(p, OneSided(loss, cluster, worse=True, draws=max(DRAWS, min(int(2 / share), MOST))).p(inside))
+            p = max(p, OneSided(loss, cluster, worse=True, draws=max(DRAWS, min(int(2 / alpha), MOST))).p(inside))
         weights = inside.astype(np.float64)
-        contrast = compare(loss, weights, 1 - weights, share, cluster=cluster, plain=cluster is None)
-        low = max(contrast.difference.low, 0.0) if p <= share else contrast.difference.low
+        contrast = compare(loss, weights, 1 - weights, alpha, cluster=cluster, plain=cluster is None)
+        low = max(contrast.difference.low, 0.0) if p <= alpha else contrast.difference.low
         return Confirmation(
-            subject, members, number, looks, share, p, int(inside.sum()), int((~inside).sum()), *contrast.inside,
+            subject, members, number, looks, alpha, p, int(inside.sum()), int((~inside).sum()), *contrast.inside,
             contrast.outside.value, contrast.difference.value, low, contrast.difference.high,
-            _written(codes[inside]), _written(codes[~inside]))
+            _to_text(codes[inside]), _to_text(codes[~inside]))
 
     def _enter_look(self, key: str, subject: str, facts: Mapping[str, Any]) -> None:
         entry = {"subject": subject, "facts": dict(facts)}
@@ -274,49 +275,49 @@ class Books:
     # Files
 
     @contextmanager
-    def _held(self, write: bool = True) -> Iterator[None]:
-        """Hold the files, and take in what other processes have written."""
+    def _locked(self, write: bool = True) -> Iterator[None]:
+        """Lock the files, and read what other processes have written."""
         with ExitStack() as handles:
-            for file in sorted(self.files):  # in one order, so that nobody waits for each other
+            for file in sorted(self.files):  # in one order, so that there is no deadlock
                 writes = write and file == self.files[0]
                 try:
                     if writes:
                         file.parent.mkdir(parents=True, exist_ok=True)
                     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND if writes else os.O_RDONLY, 0o666)
                 except OSError as problem:
-                    self._unwritten = problem.strerror or "no file" if writes else self._unwritten
+                    self._why_unwritable = problem.strerror or "no file" if writes else self._why_unwritable
                     continue
                 handles.callback(os.close, handle)
                 fcntl.flock(handle, fcntl.LOCK_EX if writes else fcntl.LOCK_SH)
-                self._take_in(file, handle)
+                self._read_new_lines(file, handle)
             yield
 
-    def _take_in(self, file: Path, handle: int) -> None:
+    def _read_new_lines(self, file: Path, handle: int) -> None:
         size = os.fstat(handle).st_size
-        if size < self._at[file]:  # somebody has put another file there: what was counted stays counted
-            self._at[file] = 0
-        if size == self._at[file]:
+        if size < self._offsets[file]:  # the file was replaced: what was counted stays counted
+            self._offsets[file] = 0
+        if size == self._offsets[file]:
             return
-        text = os.pread(handle, size - self._at[file], self._at[file])
+        text = os.pread(handle, size - self._offsets[file], self._offsets[file])
         end = text.rfind(b"\n") + 1
         for line in text[:end].splitlines():
             self._enter(line)
-        self._at[file] += end
+        self._offsets[file] += end
 
     def _enter(self, line: bytes) -> None:
-        """A line of another process. One that cannot be read was a look, at something unknown."""
+        """Enter a line of another process. An unreadable one counts as a look at something unknown."""
         try:
             facts = msgspec.json.decode(line, type=dict[str, Any])
             if "test" in facts:
-                known = {name: math.nan if value is None else value for name, value in facts.items()}
-                self._tests.setdefault(facts["test"], msgspec.convert(known, Confirmation))
+                values = {name: math.nan if value is None else value for name, value in facts.items()}
+                self._tests.setdefault(facts["test"], msgspec.convert(values, Confirmation))
             else:
                 self._looks.setdefault(facts["look"], {"subject": facts["subject"], "facts": facts["facts"]})
         except (msgspec.MsgspecError, KeyError, TypeError):
             self._looks.setdefault(key_of("damaged line", repr(line)), {"subject": "", "facts": {}})
 
     def _append(self, facts: Mapping[str, Any]) -> None:
-        if not self.files or self._unwritten:
+        if not self.files or self._why_unwritable:
             return
         file = self.files[0]
         line = msgspec.json.encode(facts) + b"\n"

@@ -1,4 +1,4 @@
-"""What the studio keeps in memory: values that were computed once, up to a room, as long as nothing has changed."""
+"""What the studio keeps in memory: computed values, up to a limit, as long as nothing has changed."""
 
 from collections.abc import Callable, Hashable
 from threading import RLock
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 class Memory:
-    """Values by key. When they need more than `room`, those that were not asked for longest are forgotten.
+    """Values by key. When they need more than `room`, the least recently used are dropped.
 
-    The room is a number of values or, with a `size`, of bytes. What is computed `alone` is computed once when two
-    requests ask for it together; otherwise both may compute it, and neither waits.
+    The room is a number of values or, with a `size`, of bytes. With `alone`, a value that two requests
+    ask for together is computed once; otherwise both may compute it, and neither waits.
     """
 
     def __init__(self, room: int, size: Callable[[Any], int] = lambda value: 1, *, alone: bool = False) -> None:
@@ -24,7 +24,7 @@ class Memory:
         """The value under a key, computed if it is not there or was computed under another `stamp`."""
         with self._lock:
             if key in self._values and self._values[key][0] == stamp:
-                self._values[key] = self._values.pop(key)  # the last one used goes last
+                self._values[key] = self._values.pop(key)  # the most recently used goes last
                 return self._values[key][1]  # type: ignore[no-any-return]
             if self._alone:
                 return self._keep(key, stamp, compute())

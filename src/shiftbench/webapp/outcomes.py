@@ -1,4 +1,4 @@
-"""What a run predicts of the items of its benchmark: joined, with the sealed items set apart, and the runs by name.
+"""A run's predictions joined with the items of its benchmark, with the sealed items marked; and runs by name.
 
 A run is named by the id of its folder of runs and its own name, with a slash between: runs/3fa9c1e0. The verb `show`
 names it by its folder.
@@ -28,7 +28,7 @@ from shiftbench.webapp.looks import sealed
 from shiftbench.webapp.studio import Query, Studio
 
 LARGE = 0.75
-"""A prediction of a number is called wrong where its loss is above that of this share of the open items."""
+"""A predicted number counts as wrong if its loss is above this quantile of the open items' losses."""
 MAPPED = 20_000
 """Items of an embedding map."""
 
@@ -42,7 +42,7 @@ class Outcomes(NamedTuple):
     folders: tuple[Path, ...]  # of the benchmark, the run and the other run
     on: str  # the id of its collection, "" if that is not on the shelf
     home: Path | None  # the folder of its collection, which features lie in
-    subject: str  # how the books call it
+    subject: str  # its name in the books
     loss: Loss
     items: Items
     sealed: Bools
@@ -63,34 +63,35 @@ class Outcomes(NamedTuple):
                       predicted=self.items.predicted)
 
 
-def outcomes(studio: Studio, query: Query) -> Outcomes:
-    """The items that a request is about. The run says which benchmark it was trained on."""
+def find_outcomes(studio: Studio, query: Query) -> Outcomes:
+    """The outcomes that a request is about, on the benchmark that the run was trained on."""
     run = find_run(studio, query.text("run"))
     against = find_run(studio, query.text("against")) if query.text("against") else None
     id = benchmark_of(studio, run)
     folder = studio.shelf.find("benchmark", id).path
     names = (query.text("run"), query.text("against"))
-    stamps = tuple(one.folder.joinpath(PREDICTIONS).stat().st_mtime_ns for one in (run, against) if one is not None)
+    runs = [run] if against is None else [run, against]
+    stamps = tuple(finished.folder.joinpath(PREDICTIONS).stat().st_mtime_ns for finished in runs)
     key = ("outcomes", *names, *stamps, id, folder.joinpath(MARKER).stat().st_mtime_ns)
 
     def compute() -> Outcomes:
-        held = joined(names, run, against, folder, studio.shelf.benchmark(id))
-        on = "" if held.items.collection is None else collection_id(studio, held.items.collection)
-        return held._replace(benchmark=id, on=on, home=studio.shelf.find("collection", on).path if on else None)
+        outcomes = joined(names, run, against, folder, studio.shelf.benchmark(id))
+        on = "" if outcomes.items.collection is None else collection_id(studio, outcomes.items.collection)
+        return outcomes._replace(benchmark=id, on=on, home=studio.shelf.find("collection", on).path if on else None)
 
     return studio.once(key, compute)
 
 
 def outcomes_in(folder: Path, data: Path | None = None, against: Path | None = None) -> Outcomes:
-    """The items of a run's folder, without a studio; `data` is its benchmark, where that is not where the run says."""
+    """The outcomes of a run's folder, without a studio; `data` is its benchmark if that has moved."""
     run, *other = (finished_run(path.parent, path.name, str(path.parent))
                    for path in (folder, against) if path is not None)
     home = data or run.benchmark_folder
     benchmark = Benchmark.load(home)
-    for one in (run, *other):
-        if one.benchmark["digest"] != benchmark.digest:
-            raise ShiftBenchError(f"{one.folder}: was trained on another benchmark than {home}, or that has changed "
-                                  "since. Name the run's own with --data.")
+    for finished in (run, *other):
+        if finished.benchmark["digest"] != benchmark.digest:
+            raise ShiftBenchError(f"{finished.folder}: was trained on another benchmark than {home}, or that has "
+                                  "changed since. Name the run's own with --data.")
     names = (str(folder), "" if against is None else str(against))
     return joined(names, run, other[0] if other else None, home, benchmark)
 
@@ -103,7 +104,7 @@ def joined(
     old = None if against is None else _predictions(against, benchmark)
     items = join(_predictions(run, benchmark), folder, loss, against=old)
     subject = f"{benchmark.name} {benchmark.digest[:12]}: {' against '.join(filter(None, names))}"
-    folders = (folder, *(one.folder for one in (run, against) if one is not None))
+    folders = (folder, *(finished.folder for finished in (run, against) if finished is not None))
     home = None if items.collection is None else items.collection.home
     return Outcomes(*names, "", folders, "", home, subject, loss, items, sealed(items.known.items))
 
@@ -116,7 +117,7 @@ def _predictions(run: Finished, benchmark: Benchmark) -> Predictions:
 
 
 def collection_id(studio: Studio, collection: Collection) -> str:
-    """The id of a collection: where it was loaded from, else of one that is the same; "" if it is not on the shelf."""
+    """The id of a collection: that of its folder, else of an equal collection; "" if it is not on the shelf."""
     first = "" if collection.home is None else studio.shelf.id_of("collection", collection.home)
     for thing in () if first else studio.shelf.things("collection"):
         with suppress(ShiftBenchError, KeyError, TypeError):
@@ -128,9 +129,9 @@ def collection_id(studio: Studio, collection: Collection) -> str:
 # Runs by name
 
 def find_run(studio: Studio, name: str) -> Finished:
-    """A finished run; an error names those that are there."""
-    folder, _, own = name.rpartition("/")
-    return finished_run(studio.shelf.runs(folder or own), own, folder)
+    """The finished run of this name; the error for an unknown one lists those that exist."""
+    folder, _, run = name.rpartition("/")
+    return finished_run(studio.shelf.runs(folder or run), run, folder)
 
 
 def finished_run(folder: Path, name: str, title: str) -> Finished:
@@ -141,7 +142,7 @@ def finished_run(folder: Path, name: str, title: str) -> Finished:
 
 
 def benchmark_of(studio: Studio, run: Finished) -> str:
-    """The id of a run's benchmark: the one that has its digest, by preference where the run found it."""
+    """The id of a run's benchmark: the one that has its digest, preferably at the path that the run names."""
     first = studio.shelf.id_of("benchmark", run.benchmark_folder) if run.benchmark["path"] else ""
     for id in [first, *(thing.id for thing in studio.shelf.things("benchmark"))]:
         if id and studio.shelf.benchmark(id).digest == run.benchmark["digest"]:
@@ -151,15 +152,15 @@ def benchmark_of(studio: Studio, run: Finished) -> str:
 
 
 def listed_runs(studio: Studio) -> list[tuple[str, str, str]]:
-    """Every finished run: its name, the digest of its benchmark, and what it is in words."""
-    listed = []
+    """Every finished run: its name, the digest of its benchmark, and a description."""
+    entries = []
     for thing in studio.shelf.things("runs"):
         names = tuple(names_in(thing.path).done)
         runs = studio.once(("runs", thing.path, names), partial(_finished, thing.path))
-        listed += [(f"{thing.id}/{run.folder.name}", str(run.benchmark["digest"]),
-                    f"{run.benchmark['name']}: {label_of(run.settings)}, {run.model}, seed {run.head['seed']}")
-                   for run in runs]
-    return sorted(listed, key=lambda one: one[2])
+        entries += [(f"{thing.id}/{run.folder.name}", str(run.benchmark["digest"]),
+                     f"{run.benchmark['name']}: {label_of(run.settings)}, {run.model}, seed {run.head['seed']}")
+                    for run in runs]
+    return sorted(entries, key=lambda entry: entry[2])
 
 
 def _finished(folder: Path) -> list[Finished]:
@@ -168,33 +169,33 @@ def _finished(folder: Path) -> list[Finished]:
 
 # The embedding map
 
-def embeddings(held: Outcomes) -> dict[str, Path]:
+def embeddings(outcomes: Outcomes) -> dict[str, Path]:
     """The features of the items that lie on disk, by name."""
-    files = () if held.home is None else sorted((held.home / "features").glob("*/features.npy"))
+    files = () if outcomes.home is None else sorted((outcomes.home / "features").glob("*/features.npy"))
     return {file.parent.name: file.parent for file in files}
 
 
-def two_components(studio: Studio, held: Outcomes, name: str) -> tuple[Ints, Floats]:
+def two_components(studio: Studio, outcomes: Outcomes, name: str) -> tuple[Ints, Floats]:
     """Open items that have features, and these in their first two principal components, between 0 and 1."""
-    folders = embeddings(held)
+    folders = embeddings(outcomes)
     if name not in folders:
         raise unknown("features", name, folders, "the collection")
 
     def compute() -> tuple[Ints, Floats]:
-        chosen, table = mapped(held, folders[name])
+        chosen, table = mapped(outcomes, folders[name])
         return chosen, principal(table)
 
-    return studio.once(("map", held.subject, name, folders[name].stat().st_mtime_ns), compute)
+    return studio.once(("map", outcomes.subject, name, folders[name].stat().st_mtime_ns), compute)
 
 
-def mapped(held: Outcomes, folder: Path) -> tuple[Ints, Floats]:
+def mapped(outcomes: Outcomes, folder: Path) -> tuple[Ints, Floats]:
     """The open items that a map shows, and their features."""
     table, present = (read_array(folder / file) for file in ("features.npy", "present.npy"))
-    count = 0 if held.items.collection is None else len(held.items.collection)
-    if table.ndim != 2 or len(table) != count or present.shape != (count,) or held.items.rows is None:
+    count = 0 if outcomes.items.collection is None else len(outcomes.items.collection)
+    if table.ndim != 2 or len(table) != count or present.shape != (count,) or outcomes.items.rows is None:
         raise ShiftBenchError(f"{folder}: holds no features of the {count:,} items of the collection.")
-    rows = held.items.rows
-    chosen = np.flatnonzero(~held.sealed & np.asarray(present, np.bool_)[rows])[:MAPPED]
+    rows = outcomes.items.rows
+    chosen = np.flatnonzero(~outcomes.sealed & np.asarray(present, np.bool_)[rows])[:MAPPED]
     if len(chosen) < 3:
         raise ShiftBenchError(f"{folder}: has features of {len(chosen)} of these items. Run `shiftbench embed` first.")
     return chosen, np.asarray(table[rows[chosen]], np.float32)

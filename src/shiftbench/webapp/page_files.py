@@ -1,4 +1,4 @@
-"""The files of the page, and where each script that is not ours comes from."""
+"""The files of the page, and the origin of each third-party script."""
 
 import base64
 import hashlib
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from shiftbench.reporting.drawing import css
 
 PLACE = '{"answers": "here"}'
-"""What stands in the inlined page where a view's answers go."""
+"""The placeholder for a view's answers in the inlined page."""
 TYPES = {"html": "text/html; charset=utf-8", "js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 
 
 class Vendored(NamedTuple):
-    """A script of somebody else's, as it was published."""
+    """A third-party script, as it was published."""
 
     file: str
     package: str
@@ -57,12 +57,12 @@ def file_type(name: str) -> str:
 
 
 def inline_hash(script: str) -> str:
-    """How a policy names a script that stands in the page."""
+    """How a content security policy names an inline script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _inlined() -> str:
-    """The page as one file. Modules are data: URLs of an import map, so that they are what the server serves."""
+    """The page as one file. Its modules are data: URLs of an import map, with the contents that the server serves."""
     modules = {"preact": "vendor/preact.js"} | {f"studio/{name}": name for name in OWN if name.endswith(".js")}
     urls = {name: f"data:text/javascript;base64,{base64.b64encode(page_file(file)).decode()}"
             for name, file in modules.items()}

@@ -1,4 +1,4 @@
-"""Recipes that a person makes in a view: what the shift of one builds, its text, and how it is saved and built."""
+"""Recipes that a person makes in a view: what they build, their text, and how they are saved and built."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from shiftbench.webapp.forms import Form, checked
 from shiftbench.webapp.studio import Action, Query, Studio
 
 NAME = re.compile(r"\w[\w.()+ -]{0,79}")
-"""What a recipe may be called: its file and the folder of its benchmark have this name."""
+"""The name of a recipe, which its file and the folder of its benchmark share."""
 ACCURACY = 0.7
 """Accuracy of the weaker model, for which `power` says what differences can be seen; the default of the command."""
 
@@ -41,14 +41,14 @@ class Plan(NamedTuple):
 def plan(on: str, name: str, settings: Mapping[str, Any], conditions: Mapping[str, Any], seed: int = 0) -> Plan:
     """A recipe from the settings of a page, checked as those of a file are."""
     find(SHIFTS, "shift", name)
-    for kind, own in conditions.items():
-        find(CONDITIONS, "condition", kind)
-        if not isinstance(own, dict):
-            raise ShiftBenchError(f"The settings of condition '{kind}' are not a table.")
+    for condition, values in conditions.items():
+        find(CONDITIONS, "condition", condition)
+        if not isinstance(values, dict):
+            raise ShiftBenchError(f"The settings of condition '{condition}' are not a table.")
     if not is_dataclass(SHIFTS[name]):
         raise ShiftBenchError(f"Shift '{name}' is not a dataclass, so its settings are not known. Build it in Python.")
-    return Plan(on, make_shift(name, dict(settings), {kind: dict(own) for kind, own in conditions.items()}, {},
-                               "The recipe"), seed)
+    tables = {condition: dict(values) for condition, values in conditions.items()}
+    return Plan(on, make_shift(name, dict(settings), tables, {}, "The recipe"), seed)
 
 
 def first_collection(studio: Studio, query: Query) -> str:
@@ -106,14 +106,14 @@ def save_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     """Save a recipe below the studio's folder. One of that name is replaced only if the request says so."""
     asked = _read(facts, Saving)
     path = _free(studio, "recipes", f"{_named(asked.name)}.toml", asked.replace)
-    own = Tables.of(Recipe.load(studio.shelf.find("recipe", asked.recipe).path).shift) if asked.recipe else None
+    opened = Tables.of(Recipe.load(studio.shelf.find("recipe", asked.recipe).path).shift) if asked.recipe else None
     cls = find(SHIFTS, "shift", asked.shift)
     collection = studio.shelf.collection(asked.on)
     settings = checked(Form(studio, collection).inputs(cls, asked.settings), asked.settings,
-                       own.settings if own and own.name == asked.shift else {})
+                       opened.settings if opened and opened.name == asked.shift else {})
     recipe = plan(asked.on, asked.shift, settings, asked.conditions, asked.seed)
-    where = os.path.relpath(studio.shelf.find("collection", asked.on).path, path.parent)
-    write_text(path, to_text(recipe.shift, where, recipe.seed))
+    collection_path = os.path.relpath(studio.shelf.find("collection", asked.on).path, path.parent)
+    write_text(path, to_text(recipe.shift, collection_path, recipe.seed))
     Recipe.load(path)  # what was written can be read
     studio.shelf.forget()
     return {"recipe": studio.shelf.id_of("recipe", path), "path": str(path), "text": path.read_text(encoding="utf-8"),
@@ -128,10 +128,11 @@ def build_recipe(studio: Studio, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     loaded = Recipe.load(recipe)
     if not studio.shelf.id_of("collection", loaded.collection):
         raise ShiftBenchError(f"{recipe}: its collection {loaded.collection} is not in the studio's folder.")
-    many = build_suite(recipe, None, out) if several(loaded.shift) else {out: build(loaded, out)}
+    benchmarks = build_suite(recipe, None, out) if several(loaded.shift) else {out: build(loaded, out)}
     studio.shelf.forget()
     return {"benchmarks": [{"id": studio.shelf.id_of("benchmark", folder), "path": str(folder),
-                            "digest": benchmark.digest, "rows": len(benchmark)} for folder, benchmark in many.items()],
+                            "digest": benchmark.digest, "rows": len(benchmark)}
+                           for folder, benchmark in benchmarks.items()],
             "commands": commands_of(recipe.stem, studio.shelf.folders[0])}
 
 
@@ -145,7 +146,7 @@ class Saving(msgspec.Struct):
     conditions: dict[str, dict[str, Any]] = {}
     seed: int = 0
     replace: bool = False
-    recipe: str = ""  # the one that was opened: what it says of files stays
+    recipe: str = ""  # the one that was opened: the files it names stay
 
 
 class Building(msgspec.Struct):
@@ -164,20 +165,20 @@ def _read(facts: Mapping[str, Any], shape: type[Any]) -> Any:
 
 def _named(name: str) -> str:
     if not NAME.fullmatch(name) or name.endswith((" ", ".")):
-        raise ShiftBenchError("A recipe is named with letters, digits and . _ - + ( ), at most 80 of them, and begins "
-                              "with a letter or a digit. Choose such a name.")
+        raise ShiftBenchError("A recipe's name has at most 80 letters, digits and . _ - + ( ), and begins with a "
+                              "letter or a digit. Choose such a name.")
     return name
 
 
 def _free(studio: Studio, kind: str, name: str, replace: bool) -> Path:
-    """Where a thing of this name goes, below the studio's folder. What is there is an error, unless it is replaced."""
+    """The path of a thing of this name below the studio's folder. One that exists is an error without `replace`."""
     folder = studio.folder_for(kind)
     path = inside(folder.parent, f"{kind}/{name}")
     if path != folder / name:
         raise ShiftBenchError(f"{kind}/{name} is a link, and the studio writes only below its folder. Choose another "
                               "name.")
     if path.exists() and not replace:
-        raise ShiftBenchError(f"{kind}/{name} is there already. Say that it is to be replaced, or choose another name.")
+        raise ShiftBenchError(f"{kind}/{name} exists already. Agree to replace it, or choose another name.")
     if kind == "benchmarks" and path.exists() and not (path / MARKER).is_file() and any(path.iterdir()):
         raise ShiftBenchError(f"{kind}/{name} is not a benchmark, so it is not replaced. Choose another name.")
     return path

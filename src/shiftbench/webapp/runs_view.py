@@ -61,7 +61,7 @@ class Row(NamedTuple):
         return Row(described(path, state, facts, last), settings, texts, last)
 
     def value(self, column: str) -> Any:
-        """What stands in a column of the table; None where the run has no such thing."""
+        """The value of a column of the table; None where the run has none."""
         if column in ("step", "loss"):
             return self.last.get(column)
         if column in FACTS:
@@ -74,48 +74,48 @@ STATES_OF, ROWS, WANTED = Memory(8, alone=True), Memory(KEPT), Memory(100)
 
 
 def runs(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """How the runs of a folder stand, and a page of them as a table."""
+    """The states of the runs of a folder, and a page of them as a table."""
     choices = [thing.id for thing in studio.shelf.things("runs")]
     id = query.text("on") or (choices[0] if choices else "")
     if not id:
         raise ShiftBenchError("There are no runs below the studio's folder yet. Start a sweep: it appears here.")
     folder = studio.shelf.runs(id)
-    listed = states_of(folder)
-    counts = Counter(listed.values())
-    names = [run for run, state in listed.items() if query.text("state") in ("", state)
+    run_states = states_of(folder)
+    counts = Counter(run_states.values())
+    names = [run for run, state in run_states.items() if query.text("state") in ("", state)
              and query.text("find").lower() in run.lower()]
     where, sort = query.where(), query.text("sort") or "state"
     everything = sort not in FREE or any(predicate.column not in FREE for predicate in where)
-    rows = read_rows(folder, names, listed) if everything else []
+    rows = read_rows(folder, names, run_states) if everything else []
     if everything:
-        kept = [row for row in rows if all(_holds(predicate, row) for predicate in where)]
-        kept.sort(key=lambda row: _order(row.value(sort)), reverse=bool(query.text("down")))
-        kept.sort(key=lambda row: row.value(sort) is None)
-        names = [row.status.run for row in kept]
+        matching = [row for row in rows if all(_holds(predicate, row) for predicate in where)]
+        matching.sort(key=lambda row: _order(row.value(sort)), reverse=bool(query.text("down")))
+        matching.sort(key=lambda row: row.value(sort) is None)
+        names = [row.status.run for row in matching]
     else:
-        names = [run for run in names if all(_of(predicate, {"run": run, "state": listed[run]}[predicate.column])
-                                             for predicate in where)]
-        names.sort(key=lambda run: (STATES.index(listed[run]) if sort == "state" else 0, run),
+        facts = {run: {"run": run, "state": run_states[run]} for run in names}
+        names = [run for run in names if all(_has_value(test, facts[run][test.column]) for test in where)]
+        names.sort(key=lambda run: (STATES.index(run_states[run]) if sort == "state" else 0, run),
                    reverse=bool(query.text("down")))
     pages = max(1, math.ceil(len(names) / PAGE))
     page = min(query.whole("page", 0), pages - 1)
-    shown = read_rows(folder, names[page * PAGE:(page + 1) * PAGE], listed)
-    columns, same = _columns(rows or shown)
-    show = [run for run in query.names("show") if run in listed][:OVERLAID] if query.text("show") else [
-        run for run in names[page * PAGE:(page + 1) * PAGE] if listed[run] == "running"][:8] or [
-        row.status.run for row in shown if row.last][:4]
-    failed = list(islice((run for run, state in listed.items() if state == "failed"), FAILED))
+    page_rows = read_rows(folder, names[page * PAGE:(page + 1) * PAGE], run_states)
+    columns, same = _columns(rows or page_rows)
+    show = [run for run in query.names("show") if run in run_states][:OVERLAID] if query.text("show") else [
+        run for run in names[page * PAGE:(page + 1) * PAGE] if run_states[run] == "running"][:8] or [
+        row.status.run for row in page_rows if row.last][:4]
+    failed = list(islice((run for run, state in run_states.items() if state == "failed"), FAILED))
     studio.shelf.runs(id)  # a folder that vanished while it was read is an error, not a folder of unfinished runs
     return {
-        "on": id, "choices": choices, "folder": str(folder), "summary": summary(listed.values()),
+        "on": id, "choices": choices, "folder": str(folder), "summary": summary(run_states.values()),
         "counts": [[state, counts[state]] for state in STATES if counts[state]],
         "failed": [describe(folder / run, "failed")._asdict() for run in failed],
         "failed_more": counts["failed"] - len(failed),
         "columns": [*FACTS, *columns, *(same if query.text("columns") == "all" else ())],
-        "same": {} if not shown else {name: (rows or shown)[0].value(name) for name in same},
+        "same": {} if not page_rows else {name: (rows or page_rows)[0].value(name) for name in same},
         "rows": [{column: row.value(column) for column in (*FACTS, *columns, *same)} |
-                 {"steps": row.settings.get("steps"), "reason": row.status.reason} for row in shown],
-        "show": show, "total": len(names), "all": len(listed), "page": page, "pages": pages,
+                 {"steps": row.settings.get("steps"), "reason": row.status.reason} for row in page_rows],
+        "show": show, "total": len(names), "all": len(run_states), "page": page, "pages": pages,
         "whole": bool(rows) or pages == 1,
         "command": shlex.join(["shiftbench", "show", str(folder)]), "settings_command": studio.command("runs", **query),
         "also": [request("runs-asked", on=id), request("curves", on=id, runs=json.dumps(show, separators=(",", ":")))]}
@@ -126,10 +126,10 @@ def states_of(folder: Path) -> dict[str, str]:
     return STATES_OF.get(folder, lambda: states(folder), stamp=time.monotonic() // FRESH)
 
 
-def read_rows(folder: Path, names: Iterable[str], listed: Mapping[str, str]) -> list[Row]:
+def read_rows(folder: Path, names: Iterable[str], run_states: Mapping[str, str]) -> list[Row]:
     """The rows of these runs; a file is opened only where it has changed since."""
     def row(run: str) -> Row:
-        path, state = f"{folder}/{run}", listed[run]
+        path, state = f"{folder}/{run}", run_states[run]
         return ROWS.get(path, lambda: Row.read(path, state),
                         stamp=(state, changed(f"{path}/run.json"), changed(f"{path}/{LOG}")))
 
@@ -152,11 +152,11 @@ def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 
 def _holds(predicate: Predicate, row: Row) -> bool:
-    return _of(predicate, row.value(predicate.column))
+    return _has_value(predicate, row.value(predicate.column))
 
 
-def _of(predicate: Predicate, value: Any) -> bool:
-    """Whether a column's value is the one that a filter names, in the words that the table shows."""
+def _has_value(predicate: Predicate, value: Any) -> bool:
+    """Whether a column's value is the one that a filter names, as the table shows it."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(predicate.value) == value
@@ -180,22 +180,22 @@ def _order(value: Any) -> tuple[int, float, str]:
 # What studies ask for
 
 def asked(studio: Studio, query: Query) -> Mapping[str, Any]:
-    """Every study on the shelf that runs of this folder belong to: how many runs it asks for, and how these stand."""
+    """Every study on the shelf that has runs in this folder: how many it asks for, and their states."""
     folder = studio.shelf.runs(query.text("on"))
-    listed, known = states_of(folder), set[str]()
+    run_states, in_studies = states_of(folder), set[str]()
     answers: list[dict[str, Any]] = []
     for thing in studio.shelf.things("study"):
         wanted = _wanted(thing.path, folder)
         if isinstance(wanted, str):
             answers.append({"study": thing.id, "note": wanted})
-        elif not listed.keys().isdisjoint(wanted):
-            counts = Counter(listed.get(run, "not started") for run in wanted)
+        elif not run_states.keys().isdisjoint(wanted):
+            counts = Counter(run_states.get(run, "not started") for run in wanted)
             answers.append({"study": thing.id, "asked": len(wanted), "summary": summary(
                 state for state, n in counts.items() for _ in range(n)),
                 "counts": [[state, counts[state]] for state in STATES if counts[state]],
                 "command": shlex.join(["shiftbench", "sweep", str(thing.path), "--out", str(folder), "--dry-run"])})
-            known |= wanted
-    return {"studies": answers, "left_over": len(listed.keys() - known) if known else 0}
+            in_studies |= wanted
+    return {"studies": answers, "left_over": len(run_states.keys() - in_studies) if in_studies else 0}
 
 
 def _wanted(path: Path, folder: Path) -> set[str] | str:
@@ -220,16 +220,16 @@ def _count(path: Path, folder: Path) -> set[str] | str:
 def curves(studio: Studio, query: Query) -> Mapping[str, Any]:
     """The losses of training and one number of the evaluations of some runs, step by step, as their logs have them."""
     folder = studio.shelf.runs(query.text("on"))
-    listed = states_of(folder)
-    chosen = [run for run in query.names("runs") if run in listed][:OVERLAID]
+    run_states = states_of(folder)
+    chosen = [run for run in query.names("runs") if run in run_states][:OVERLAID]
     logs = {run: lines(folder / run / LOG) for run in chosen}
     names = list(dict.fromkeys(name for log in logs.values() for line in log for name, _ in points(line)))
     others = [name for name in names if name.rpartition("/")[2] not in ("loss", "best_step")]
     number = query.text("number") if query.text("number") in others else next(
         (name for end in ("worst_group_accuracy", "accuracy", "") for name in others if name.endswith(end)), "")
-    rows = {row.status.run: row for row in read_rows(folder, chosen, listed)}
+    rows = {row.status.run: row for row in read_rows(folder, chosen, run_states)}
     return {"numbers": others, "number": number, "series": [
-        {"run": run, "label": _label(rows[run]), "state": listed[run], "steps": rows[run].settings.get("steps"),
+        {"run": run, "label": _label(rows[run]), "state": run_states[run], "steps": rows[run].settings.get("steps"),
          "loss": _curve(logs[run], "loss"), "number": _curve(logs[run], number)} for run in chosen],
         "command": shlex.join(["cat", *(str(folder / run / LOG) for run in chosen)])}
 
@@ -242,8 +242,8 @@ def _label(row: Row) -> str:
 def _curve(log: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
     curve = [(int(line["step"]), value) for line in log for key, value in points(line)
              if key == name and math.isfinite(value)]
-    every = math.ceil(len(curve) / POINTS) or 1
-    return [*curve[:-1:every], curve[-1]] if curve else []
+    stride = math.ceil(len(curve) / POINTS) or 1
+    return [*curve[:-1:stride], curve[-1]] if curve else []
 
 
 ANSWERS: dict[str, Answer] = {"runs": runs, "runs-asked": asked, "curves": curves}

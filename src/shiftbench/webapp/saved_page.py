@@ -1,4 +1,4 @@
-"""The answers of a view without a server: one of them, or all that its page asks for, in one HTML file."""
+"""A view's answers without a server: a single one, or all that its page asks for, in one HTML file."""
 
 import base64
 import time
@@ -15,13 +15,13 @@ from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.studio import Content, Query, Studio, request
 
 MOST = 2_000
-"""Requests whose answers a file carries."""
+"""Requests whose answers a file may contain."""
 
 
 def saved_page(studio: Studio, route: str) -> str:
     """The file of a view in a state: saved_page(studio, "failures?audit=audit.json").
 
-    The answer of the view names further requests in `also`, whose answers are carried too.
+    The view's answer names further requests in `also`; the file contains their answers too.
     """
     view, _, state = route.removeprefix("#").partition("?")
     if view not in VIEWS:
@@ -38,7 +38,7 @@ def saved_page(studio: Studio, route: str) -> str:
         except (ShiftBenchError, FileNotFoundError):
             if path == first:
                 raise
-            continue  # the page says that it was saved without that
+            continue  # the page says that this answer was not saved
         answers[path] = _carried(answer)
         if not isinstance(answer, Content):
             waiting += answer.get("also", [])
@@ -46,7 +46,7 @@ def saved_page(studio: Studio, route: str) -> str:
 
 
 def answer_to(studio: Studio, path: str) -> Mapping[str, Any] | Content:
-    """The answer to a request, a view with its state. While runs are being scored, it asks again, as a page does."""
+    """The answer to a request: a view with its state. While runs are being scored, it asks again, as a page does."""
     name, _, state = path.partition("?")
     if name not in ANSWERS:
         raise unknown("view", name, ANSWERS)
@@ -67,16 +67,16 @@ def _carried(answer: Mapping[str, Any] | Content) -> Any:
 
 
 def filled(route: str, answers: Mapping[str, Any]) -> str:
-    """The page with answers in it. What was asked for once also answers for a state that is written otherwise."""
-    times = Counter(path.partition("?")[0] for path in answers)
-    alone = {f"*{path.partition('?')[0]}": answer for path, answer in answers.items()
-             if times[path.partition("?")[0]] == 1}
-    text = msgspec.json.encode({"#": route, **answers, **alone}).decode()
+    """The page with answers in it. A view's only answer also serves requests that write its state differently."""
+    counts = Counter(path.partition("?")[0] for path in answers)
+    single = {f"*{path.partition('?')[0]}": answer for path, answer in answers.items()
+              if counts[path.partition("?")[0]] == 1}
+    text = msgspec.json.encode({"#": route, **answers, **single}).decode()
     return page_file(SAVED).decode().replace(PLACE, escaped(text))
 
 
 def escaped(text: str) -> str:
-    """JSON inside of a script: no letter of it can end the script or begin a comment.
+    """JSON inside a script element: no character of it can end the script or begin a comment.
 
     >>> print(escaped('"</script>"'))
     "\\u003c/script>"

@@ -1,4 +1,4 @@
-"""Scores for a view: a table on disk, or a folder of runs that is scored once, beside the server, and then kept."""
+"""Scores for a view: a table on disk, or a folder of runs that is scored once, in a thread, and then kept."""
 
 import os
 import time
@@ -25,7 +25,7 @@ PATIENCE = 0.4
 
 
 class Scored(NamedTuple):
-    """A source, which state of the disk it is about, and the benchmarks on the shelf that it was given."""
+    """A source, a stamp of the files it was read from, and the benchmarks on the shelf that it was read with."""
 
     id: str
     source: Source
@@ -39,11 +39,11 @@ class Scored(NamedTuple):
 
 
 class Unscored(Exception):
-    """The scores are on their way, and the words say how far; the page asks again."""
+    """The scores are being computed; the message says for how long, and the page asks again."""
 
 
 class Work:
-    """The scoring of one source: what came out last, and what is being done now."""
+    """The scoring of one source: its last result, and the thread that works now."""
 
     def __init__(self) -> None:
         self.scored: Scored | None = None
@@ -57,7 +57,7 @@ class Work:
                 self.scored = compute()
             except ShiftBenchError as problem:
                 self.problem = (stamp, str(problem))
-            except Exception as problem:  # the page must say it, whatever it is
+            except Exception as problem:  # the page must report it, whatever it is
                 self.problem = (stamp, f"The runs cannot be scored ({type(problem).__name__}: {first_line(problem)}).")
 
         self.began = time.monotonic()
@@ -72,7 +72,7 @@ _works: WeakKeyDictionary[Studio, dict[str, Work]] = WeakKeyDictionary()
 def scored(studio: Studio, thing: Thing) -> Scored:
     """The scores of a table or a folder of runs as it is now; `Unscored` where they take longer than a moment.
 
-    While the runs of a sweep end one by one, the scores of before are given until the next are there.
+    While the runs of a sweep end one by one, the last scores are returned until the next are ready.
     """
     stamp, n = _stamp(studio, thing)
     with _LOCK:
@@ -96,13 +96,14 @@ def scored(studio: Studio, thing: Thing) -> Scored:
 
 
 def _stamp(studio: Studio, thing: Thing) -> tuple[tuple[Any, ...], int]:
-    """What the scores depend on, and how many runs they are of."""
-    built = tuple((one.id, changed(one.path / MARKER)) for one in studio.shelf.things("benchmark"))
+    """What the scores depend on, and the number of their runs."""
+    things = studio.shelf.things("benchmark")
+    benchmarks = tuple((benchmark.id, changed(benchmark.path / MARKER)) for benchmark in things)
     if thing.kind == "scores":
         facts = os.stat(thing.path)
-        return (facts.st_mtime_ns, facts.st_size, built), 0
+        return (facts.st_mtime_ns, facts.st_size, benchmarks), 0
     done = tuple(run for run, state in states_of(thing.path).items() if state == "done")
-    return (hash(done), len(done), built), len(done)
+    return (hash(done), len(done), benchmarks), len(done)
 
 
 def _compute(studio: Studio, thing: Thing, stamp: tuple[Any, ...]) -> Scored:
@@ -125,7 +126,7 @@ def _on_shelf(studio: Studio, digests: set[str]) -> Sequence[tuple[Benchmark, Pa
     for thing in studio.shelf.things("benchmark"):
         try:
             digest = str(read_json(thing.path / MARKER)["digest"])
-            if digest not in by_digest and any(one and digest.startswith(one) for one in digests):
+            if digest not in by_digest and any(wanted and digest.startswith(wanted) for wanted in digests):
                 by_digest[digest] = (Benchmark.load(thing.path), thing.path)
         except (ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
             continue

@@ -1,4 +1,4 @@
-"""The studio's server: pages, answers and pictures, behind a token, on this machine alone unless told otherwise."""
+"""The studio's server: pages, answers and pictures, behind a token, on this machine alone by default."""
 
 import hmac
 import logging
@@ -82,14 +82,14 @@ def application(studio: Studio, token: str) -> Starlette:
 
 
 async def _answered(work: Callable[[], Mapping[str, Any] | Content]) -> Response:
-    """Do the work beside the server's own; what the user can correct is one sentence."""
+    """Do the work in a thread; an error that the user can correct becomes one sentence."""
     try:
         result = await run_in_threadpool(work)
     except ShiftBenchError as problem:
         return _problem(400, str(problem))
     except FileNotFoundError as problem:
-        return _problem(404, f"{printable(str(problem.filename))} is gone. Reload when it is there again.")
-    except Exception as problem:  # the page must say that something is wrong, whatever it is
+        return _problem(404, f"{printable(str(problem.filename))} is gone. Reload when it is back.")
+    except Exception as problem:  # the page must report any error
         LOG.exception("a view failed")
         return _problem(500, f"The studio failed here ({type(problem).__name__}: {first_line(problem)}).")
     if isinstance(result, Content):
@@ -101,8 +101,8 @@ def _knows(request: Request, token: str) -> bool:
     return hmac.compare_digest(request.query_params.get("token", "").encode(), token.encode())
 
 
-def _problem(status: int, words: str) -> Response:
-    return _response(msgspec.json.encode({"error": words}), "application/json", status=status)
+def _problem(status: int, message: str) -> Response:
+    return _response(msgspec.json.encode({"error": message}), "application/json", status=status)
 
 
 def _response(body: bytes, type: str, changes: bool = True, status: int = 200) -> Response:
@@ -114,7 +114,7 @@ def _response(body: bytes, type: str, changes: bool = True, status: int = 200) -
 
 
 def _policy() -> str:
-    """Scripts, pictures and requests of this server alone; the one script in the page is named by its hash."""
+    """Scripts, pictures and requests from this server alone; the page's one inline script is allowed by its hash."""
     index = page_file("index.html").decode()
     start = index.index('<script type="importmap">') + len('<script type="importmap">')
     script = inline_hash(index[start:index.index("</script>", start)])

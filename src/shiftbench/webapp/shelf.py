@@ -1,7 +1,7 @@
 """What lies on the shelf: every collection, benchmark, folder of runs, table of scores, audit and recipe of a folder.
 
-A thing has an id, its path below the folder. A URL names things by their ids, which are looked up among those that were
-found on disk: no path from a URL is ever opened.
+A thing has an id, its path below the folder. A URL names things by their ids, which are looked up in the listing of
+the folder: no path from a URL is ever opened.
 """
 
 import os
@@ -25,11 +25,11 @@ from shiftbench.webapp.memory import Memory
 T = TypeVar("T")
 
 DEEPEST = 5
-"""Folders are looked into so far below the one that was named."""
+"""Levels of folders that are searched below the one that was named."""
 MOST = 100_000
-"""Entries that are looked at before the search stops and says so."""
+"""Entries after which the search stops and says so."""
 FRESH = 1.0
-"""Seconds for which a listing is taken as it is: several requests of one page share it."""
+"""Seconds for which a listing is reused: several requests of one page share it."""
 KEPT = 4
 """Collections, benchmarks and audits that stay loaded, of each kind."""
 SNIFFED = 4096
@@ -45,7 +45,7 @@ class Thing(NamedTuple):
 
 
 class Shelf:
-    """The things below some folders, listed as they are now, and loaded once as long as they do not change."""
+    """The things below some folders, as they are now; each is loaded once until it changes."""
 
     def __init__(self, folders: Sequence[Path | str]) -> None:
         self.folders = [Path(folder).resolve() for folder in folders]
@@ -53,26 +53,26 @@ class Shelf:
             if not folder.is_dir():
                 raise ShiftBenchError(f"{folder}: is no folder. Name one that holds collections, benchmarks or runs.")
         self._lock = RLock()
-        self._listed: tuple[float, dict[tuple[str, str], Thing], str] = (-FRESH, {}, "")
+        self._listing: tuple[float, dict[tuple[str, str], Thing], str] = (-FRESH, {}, "")
         self._loaded = {kind: Memory(KEPT, alone=True) for kind in ("collection", "benchmark", "scores", "audit")}
 
     def things(self, kind: str = "") -> list[Thing]:
-        """What is there now, of one kind or of all, by id."""
+        """The things of one kind, or of all kinds, by id."""
         return [thing for thing in self._list().values() if kind in ("", thing.kind)]
 
     @property
     def note(self) -> str:
-        """What the listing left out, and folders that are gone; "" if nothing."""
+        """What the listing left out, and which folders are gone; "" if nothing."""
         self._list()
-        return self._listed[2]
+        return self._listing[2]
 
     def forget(self) -> None:
         """Look at the folders again at the next request: something was written."""
         with self._lock:
-            self._listed = (-FRESH, {}, "")
+            self._listing = (-FRESH, {}, "")
 
     def find(self, kind: str, id: str) -> Thing:
-        """The thing with this id; an error names those that are there."""
+        """The thing with this id; the error for an unknown one lists those that exist."""
         thing = self._list().get((kind, id))
         if thing is None:
             raise unknown(kind, id, [other.id for other in self.things(kind)], "the studio's folder")
@@ -101,17 +101,17 @@ class Shelf:
 
     def _list(self) -> dict[tuple[str, str], Thing]:
         with self._lock:
-            if time.monotonic() - self._listed[0] >= FRESH:
+            if time.monotonic() - self._listing[0] >= FRESH:
                 gone = [str(folder) for folder in self.folders if not folder.is_dir()]
                 if len(gone) == len(self.folders):
-                    raise ShiftBenchError(f"{' and '.join(gone)}: gone. The studio goes on when it is there again.")
-                listed = list(_things(self.folders))
-                note = "" if len(listed) == 0 or listed[-1] is not None else (
-                    f"The folder has more than {MOST:,} entries: not all were looked at. Name a smaller folder.")
+                    raise ShiftBenchError(f"{' and '.join(gone)}: gone. The studio continues when it is back.")
+                listing = list(_things(self.folders))
+                note = "" if len(listing) == 0 or listing[-1] is not None else (
+                    f"The folder has more than {MOST:,} entries: not all were searched. Name a smaller folder.")
                 note = " ".join([*(f"{folder} is gone." for folder in gone), *([note] if note else [])])
-                things = sorted((thing for thing in listed if thing is not None), key=lambda thing: thing[:2])
-                self._listed = (time.monotonic(), {(thing.kind, thing.id): thing for thing in things}, note)
-            return self._listed[1]
+                things = sorted((thing for thing in listing if thing is not None), key=lambda thing: thing[:2])
+                self._listing = (time.monotonic(), {(thing.kind, thing.id): thing for thing in things}, note)
+            return self._listing[1]
 
     def _load(self, kind: str, id: str, marker: str, load: Callable[[Path], T]) -> T:
         thing = self.find(kind, id)
@@ -123,11 +123,11 @@ def _things(folders: Sequence[Path]) -> Iterator[Thing | None]:
     """Everything below the folders; None at the end if there were too many entries."""
     left = MOST
     for folder in folders:
-        before = f"{folder.name}/" if len(folders) > 1 else ""
+        prefix = f"{folder.name}/" if len(folders) > 1 else ""
         waiting = [(folder, 0)]
         while waiting:
             here, depth = waiting.pop()
-            id = before + here.relative_to(folder).as_posix() if here != folder else before + folder.name
+            id = prefix + here.relative_to(folder).as_posix() if here != folder else prefix + folder.name
             try:
                 with os.scandir(here) as listing:
                     entries = []
@@ -137,7 +137,7 @@ def _things(folders: Sequence[Path]) -> Iterator[Thing | None]:
                         if left < 0:
                             yield None
                             return
-            except OSError:  # gone since, or not ours to read
+            except OSError:  # gone meanwhile, or not readable
                 continue
             names = {entry.name for entry in entries}
             if COLLECTION in names:
@@ -146,9 +146,9 @@ def _things(folders: Sequence[Path]) -> Iterator[Thing | None]:
                 yield Thing(printable(id), "benchmark", here)
             elif any(_holds_run(entry) for entry in entries):
                 yield Thing(printable(id), "runs", here)
-                yield from _files(entries, id if here != folder else before.rstrip("/"))
+                yield from _files(entries, id if here != folder else prefix.rstrip("/"))
             else:
-                yield from _files(entries, id if here != folder else before.rstrip("/"))
+                yield from _files(entries, id if here != folder else prefix.rstrip("/"))
                 if depth < DEEPEST:
                     waiting += [(here / entry.name, depth + 1) for entry in entries
                                 if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
@@ -184,7 +184,7 @@ def _kind(path: Path, suffix: str) -> str:
             return "scores" if VERSION_KEY in facts else "audit" if AUDIT.encode() in facts else ""
         with path.open("rb") as file:
             start = file.read(SNIFFED)
-    except Exception:  # a file of somebody else's, whatever is wrong with it
+    except Exception:  # another program's file, whatever is wrong with it
         return ""
     if suffix == ".json":
         return "audit" if AUDIT.encode() in start else ""

@@ -1,4 +1,4 @@
-"""What every view is given: the state that a URL asks for, and the studio with its shelf, its memory and its books."""
+"""The arguments of every view: the state from its URL, and the studio with its shelf, memory and books."""
 
 import shlex
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -27,8 +27,8 @@ def request(name: str, /, **state: str) -> str:
     >>> request("items", where="", on="a b~", at="120")
     'items?at=120&on=a+b%7E'
     """
-    words = urlencode(sorted((key, value) for key, value in state.items() if value)).replace("~", "%7E")
-    return f"{name}?{words.replace('%2A', '*')}" if words else name
+    encoded = urlencode(sorted((key, value) for key, value in state.items() if value)).replace("~", "%7E")
+    return f"{name}?{encoded.replace('%2A', '*')}" if encoded else name
 
 
 class Query(Mapping[str, str]):
@@ -50,7 +50,7 @@ class Query(Mapping[str, str]):
         return self._values.get(name, default)
 
     def whole(self, name: str, default: int, low: int = 0, high: int = 10**9) -> int:
-        """A whole number between two limits, which are kept to."""
+        """A whole number, clipped to two limits."""
         return max(low, min(high, int(self.number(name, default))))
 
     def number(self, name: str, default: float) -> float:
@@ -66,15 +66,15 @@ class Query(Mapping[str, str]):
         return value
 
     def names(self, name: str) -> list[str]:
-        """A JSON list of names; none if it is not there."""
+        """A JSON list of names; empty if it is missing."""
         return self._json(name, list[str], [])
 
     def table(self, name: str) -> dict[str, Any]:
-        """A JSON object; empty if it is not there."""
+        """A JSON object; empty if it is missing."""
         return self._json(name, dict[str, Any], {})
 
     def tables(self, name: str) -> dict[str, dict[str, Any] | None]:
-        """A JSON object of objects; None for one that is taken away."""
+        """A JSON object of objects; None for one that is removed."""
         return self._json(name, dict[str, dict[str, Any] | None], {})
 
     def where(self, name: str = "where") -> tuple[Predicate, ...]:
@@ -92,7 +92,7 @@ class Query(Mapping[str, str]):
                                   ) from problem
 
 
-# The studio, and what a view gives back
+# The studio, and what a view returns
 
 REMEMBERED = 64
 """Results that stay in memory: meta-graphs with their layouts, values of factors."""
@@ -107,12 +107,12 @@ class Studio:
     _memory: Memory = field(default_factory=lambda: Memory(REMEMBERED), init=False, repr=False)
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What `compute` gives, from memory where it was computed under this key, which holds all it depends on."""
+        """The result of `compute`, from memory if it has this key, which names everything the result depends on."""
         return self._memory.get(key, compute)
 
     @cached_property
     def books(self) -> Books:
-        """What was looked at here, which items are sealed, and what was confirmed on them."""
+        """The record of looks, of sealed items, and of what was confirmed on them."""
         return Books.of(self.shelf.folders[0], self.edit)
 
     def command(self, name: str, /, **state: str) -> str:
@@ -122,7 +122,7 @@ class Studio:
     def folder_for(self, kind: str) -> Path:
         """The folder into which a view saves: recipes, benchmarks, audits or views, below the studio's own."""
         if not self.edit:
-            raise ShiftBenchError("The studio is read-only. Start it with --edit to save here; or copy the text.")
+            raise ShiftBenchError("The studio is read-only. Start it with --edit to save here, or copy the text.")
         return self.shelf.folders[0] / kind
 
 
@@ -137,4 +137,4 @@ class Content(NamedTuple):
 Answer = Callable[[Studio, Query], Mapping[str, Any] | Content]
 """A view: what it shows in a state. A key `also` names further requests that its page makes at once."""
 Action = Callable[[Studio, Mapping[str, Any]], Mapping[str, Any]]
-"""What a button does: it changes something on disk, and says what."""
+"""What a button does: it changes something on disk and returns what."""
