@@ -90,7 +90,7 @@ def test_it_fetches_once_checks_and_says_what_comes_next(shell, tiny, tmp_path):
     assert code == 1
     assert "breeds/class_hierarchy.txt  altered" in out
     report = json.loads(shell("breeds", "--root", tmp_path, "--check", "--json")[1])
-    assert report["files"] == [{"path": "breeds/class_hierarchy.txt", "problem": "altered: its content is another"}]
+    assert report["files"] == [{"path": "breeds/class_hierarchy.txt", "problem": "altered: its content differs"}]
 
 
 def test_json_and_quiet(shell, tiny, tmp_path):

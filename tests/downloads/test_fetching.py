@@ -96,7 +96,7 @@ def test_missing_and_altered_files_are_named_one_by_one(tmp_path, toy):
     (tmp_path / "toy/table.csv").write_bytes(TABLE + b"2,dog\n")
     assert compare(toy, tmp_path) == [
         ("toy/table.csv", "altered: 21 bytes instead of 15"), ("toy/images/1.jpg", "missing"),
-        ("toy/images/2.jpg", "altered: its content is another")]
+        ("toy/images/2.jpg", "altered: its content differs")]
     with pytest.raises(ShiftBenchError, match=r"table\.csv: altered.*--check"):
         download(toy, tmp_path, True, QUICK)
     (tmp_path / "toy/table.csv").unlink()

@@ -1,8 +1,8 @@
 """Archives, unpacked file by file. What an archive names may not leave its folder, nor be a link or a device.
 
-An archive is foreign: names and kinds of its members are checked before a byte of them is written, and what it expands
-to is bounded. Files take their places when the whole archive was read and its sums agree. A file that is there already
-stays, if it is the same.
+An archive is foreign: the names and types of its members are checked before a byte of them is written, and its
+expansion is bounded. Files are moved into place after the whole archive was read and its checksums agree. An existing
+file stays if it is the same.
 """
 
 import bz2
@@ -25,18 +25,18 @@ from shiftbench.core.files import inside, staging
 from shiftbench.downloads.transfer import BLOCK, digest
 
 EXPANSION = 100
-"""Bytes that an archive may become per byte of its own: text is packed to a tenth, a bomb to a thousandth."""
+"""Bytes that an archive may expand to per byte: text is packed to a tenth, a bomb to a thousandth."""
 SMALL = 1 << 20
 FAULTS = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, EOFError,
           NotImplementedError)
 PACKED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"\x1f\x8b": lambda raw: cast(IO[bytes], gzip.GzipFile(fileobj=raw)), b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile}
-"""First bytes of a compressed file -> how to read it; these readers check the sums inside, tarfile's own does not."""
+"""First bytes of a compressed file -> how to read it; these readers verify checksums, tarfile's own does not."""
 
 
 class Damaged(ShiftBenchError):
-    """An archive that ends too early or is none."""
+    """A file that ends too early or is not an archive."""
 
 
 class Unpacked(NamedTuple):
@@ -58,7 +58,7 @@ def unpack(
 ) -> list[Unpacked]:
     """Write the files of a zip or tar archive to `root`/`folder`, without the leading folder `strip` of their names.
 
-    All of them are written to a hidden folder first and take their places when the archive was read to its end.
+    All of them are written to a hidden folder first and are moved into place after the archive was read to its end.
     """
     with _faults(archive), staging(root) as hidden:
         files = list(_write_all(archive, hidden, strip, progress))
@@ -66,7 +66,7 @@ def unpack(
         for parent in sorted(parents):
             inside(root, os.path.join(folder, parent)).mkdir(parents=True, exist_ok=True)
         for file in files:
-            _place(archive, hidden / file.path, root / folder / file.path, file)
+            _move(archive, hidden / file.path, root / folder / file.path, file)
     return [file._replace(path=f"{folder}/{file.path}") for file in files]
 
 
@@ -75,20 +75,20 @@ def _write_all(
 ) -> Iterator[Unpacked]:
     """The members of an archive, written below `hidden` under their names."""
     room = EXPANSION * archive.stat().st_size + SMALL
-    known: set[str] = set()
+    parents: set[str] = set()
     for member in _members(archive, room, progress):
         name = _checked(archive, member.name.removeprefix("./")).removeprefix(strip)
         parent = os.path.dirname(name)
-        if parent not in known:
+        if parent not in parents:
             (hidden / parent).mkdir(parents=True, exist_ok=True)
-            known.add(parent)
+            parents.add(parent)
         size, sha256 = _write(archive, member, hidden / name, room)
         room -= size
         yield Unpacked(name, size, sha256)
 
 
 def _write(archive: Path, member: Member, path: Path, room: int) -> tuple[int, str]:
-    """Write a member; gives its size and SHA-256."""
+    """Write a member; returns its size and SHA-256."""
     size, sha256 = 0, hashlib.sha256()
     with member.content() as source, path.open("xb") as handle:
         while block := source.read(BLOCK):
@@ -102,8 +102,8 @@ def _write(archive: Path, member: Member, path: Path, room: int) -> tuple[int, s
     return size, sha256.hexdigest()
 
 
-def _place(archive: Path, path: Path, target: Path, file: Unpacked) -> None:
-    """Give a whole file its name, unless the same file is there already."""
+def _move(archive: Path, path: Path, target: Path, file: Unpacked) -> None:
+    """Move a complete file into place, unless the same file is there already."""
     if not os.path.lexists(target):
         path.replace(target)
     elif target.is_symlink() or not target.is_file() or target.stat().st_size != file.size or \
@@ -113,15 +113,15 @@ def _place(archive: Path, path: Path, target: Path, file: Unpacked) -> None:
 
 
 def _members(archive: Path, room: int, progress: Callable[[int, int], None] | None) -> Iterator[Member]:
-    """The files of an archive, in its order; folders are made as files need them."""
+    """The files of an archive, in its order; folders are created as files need them."""
     total = archive.stat().st_size
     advance = progress or (lambda done, total: None)
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             done = 0
             for entry in zipped.infolist():
-                kind = stat.S_IFMT(entry.external_attr >> 16)
-                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                file_type = stat.S_IFMT(entry.external_attr >> 16)
+                if file_type not in (0, stat.S_IFREG, stat.S_IFDIR):
                     raise _refused(archive, entry.filename, "a link or a device")
                 if entry.flag_bits & 1:
                     raise _refused(archive, entry.filename, "encrypted")
@@ -133,16 +133,16 @@ def _members(archive: Path, room: int, progress: Callable[[int, int], None] | No
     with archive.open("rb") as raw:
         start = raw.read(6)
         raw.seek(0)
-        opened = next((read(raw) for mark, read in PACKED.items() if start.startswith(mark)), raw)
-        with tarfile.open(fileobj=opened, mode="r|") as tar:
+        stream = next((read(raw) for magic, read in PACKED.items() if start.startswith(magic)), raw)
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
             for info in tar:
                 if not (info.isreg() or info.isdir()):
                     raise _refused(archive, info.name, "a link or a device")
                 if info.isreg():
                     yield Member(info.name, info.size, partial(_content, archive, tar, info))
-                tar.members = []  # type: ignore[attr-defined] # else each of a million members is remembered
+                tar.members = []  # type: ignore[attr-defined] # otherwise tarfile remembers every member
                 advance(raw.tell(), total)
-        while block := opened.read(BLOCK):  # to the end, where the sums are
+        while block := stream.read(BLOCK):  # to the end, where the checksums are
             room -= len(block)
             if room < 0:
                 raise _bomb(archive)
@@ -164,8 +164,8 @@ def _checked(archive: Path, name: str) -> str:
     return name
 
 
-def _refused(archive: Path, name: str, what: str) -> ShiftBenchError:
-    return ShiftBenchError(f"{archive}: its member '{name}' is {what}. Archives of data have plain files alone; "
+def _refused(archive: Path, name: str, reason: str) -> ShiftBenchError:
+    return ShiftBenchError(f"{archive}: its member '{name}' is {reason}. Archives of data have only plain files; "
                            "nothing more of it is unpacked.")
 
 
@@ -179,7 +179,7 @@ def _faults(archive: Path) -> Iterator[None]:
     try:
         yield
     except FAULTS as problem:
-        raise Damaged(f"{archive}: is damaged or no zip or tar archive ({first_line(problem)}).") from problem
+        raise Damaged(f"{archive}: is damaged or not a zip or tar archive ({first_line(problem)}).") from problem
     except OSError as problem:
         reason = problem.strerror or first_line(problem)
         raise ShiftBenchError(f"{archive}: cannot be unpacked ({reason}).") from problem

@@ -1,4 +1,4 @@
-"""Where published data sets can be had: files, addresses, sizes, checksums, licences, and the command that reads them.
+"""Where to get published data sets: files, addresses, sizes, checksums, licences, and the command that reads them.
 
 Facts are as their makers or the projects named in `by` and `origin` publish them; none of the hosts was tried. A size
 or a checksum that nobody publishes is None. A checksum `git` is the id of a file in a git repository.
@@ -14,7 +14,7 @@ from shiftbench.core.errors import unknown
 
 @dataclass(frozen=True)
 class Checksum:
-    """Of a whole file; `by` says who publishes it."""
+    """The checksum of a whole file; `by` says who publishes it."""
 
     algorithm: str
     value: str
@@ -90,7 +90,7 @@ class Source:
 
     @property
     def size_in_words(self) -> str:
-        """The size of what is fetched; "or more" where it is published of some files only."""
+        """The size of the download; "or more" if it is published for some files only."""
         if not self.size:
             return "not published"
         size = f"{self.size / 1e9:,.1f} GB" if self.size >= 1e9 else f"{max(1, round(self.size / 1e6))} MB"
@@ -226,15 +226,15 @@ NORB_FILES = {
 }
 MPI3D = "https://storage.googleapis.com/mpi3d_disentanglement_dataset"
 MPI3D_FORMER = "https://storage.googleapis.com/disentanglement_dataset/Final_Dataset"
-"""MD5 sums are published of this former bucket alone (nmichlo/disent); whether the present one has the same bytes is
+"""MD5 sums are published only for this former bucket (nmichlo/disent); whether the present one has the same bytes is
 not known, so none is checked."""
 GONDAL = "Gondal et al., On the transfer of inductive bias from simulation to the real world, NeurIPS 2019"
 
 
-def _mpi3d(kind: str, file: File, options: str = "") -> Source:
-    return Source(("mpi3d", kind), f"MPI3D: {kind}", "mpi3d", (file,), CC_BY, GONDAL,
+def _mpi3d(key: str, file: File, options: str = "") -> Source:
+    return Source(("mpi3d", key), f"MPI3D: {key}", "mpi3d", (file,), CC_BY, GONDAL,
                   "rr-learning/disentanglement_dataset",
-                  f"shiftbench read factors {{root}}/{file.path} --kind mpi3d{options} --out collections/mpi3d-{kind}")
+                  f"shiftbench read factors {{root}}/{file.path} --kind mpi3d{options} --out collections/mpi3d-{key}")
 
 
 FACTORS = (
@@ -259,8 +259,8 @@ FACTORS = (
         NORB, "LeCun, Huang and Bottou, Learning methods for generic object recognition, CVPR 2004",
         f"cs.nyu.edu/~ylclab; {TFDS}",
         "shiftbench read factors {root}/smallnorb --kind smallnorb --out collections/smallnorb"),
-    *(_mpi3d(kind, File(f"mpi3d/mpi3d_{kind}.npz", (f"{MPI3D}/data/{name}.npz", f"{MPI3D_FORMER}/mpi3d_{kind}.npz")))
-      for kind, name in (("toy", "mpi3d_toy"), ("realistic", "mpi3d_realistic"), ("real", "real"))),
+    *(_mpi3d(key, File(f"mpi3d/mpi3d_{key}.npz", (f"{MPI3D}/data/{name}.npz", f"{MPI3D_FORMER}/mpi3d_{key}.npz")))
+      for key, name in (("toy", "mpi3d_toy"), ("realistic", "mpi3d_realistic"), ("real", "real"))),
     _mpi3d("complex", File(
         "mpi3d/real3d_complicated_shapes_ordered.npz",
         (DRIVE.format(key="1Tp8eTdHxgUMtsZv5uAoYAbJR1BOa_OQm"),)),
@@ -280,7 +280,7 @@ COCO_READ = ("shiftbench read coco {{root}}/coco/annotations/{file}_train2017.js
 
 
 def _coco(path: str, size: int | None, checksum: Checksum | None = None, exact: bool = True) -> File:
-    """COCO's own host has no certificate of its own; the bucket behind it answers under Amazon's."""
+    """COCO's host has no certificate of its own; the bucket behind it answers under Amazon's."""
     return File(f"coco/{path.rpartition('/')[2]}",
                 (f"https://s3.amazonaws.com/images.cocodataset.org/{path}", f"http://images.cocodataset.org/{path}"),
                 size, checksum, exact, unpack="coco")
@@ -359,10 +359,10 @@ CELEBA_FILES = {
 
 def _nooch() -> tuple[File, ...]:
     """The 96 lists, the split and the names of the classes, with git's id of each at this commit."""
-    listed = json.loads((resources("shiftbench.downloads") / "nooch.json").read_text(encoding="utf-8"))
+    files = json.loads((resources("shiftbench.downloads") / "nooch.json").read_text(encoding="utf-8"))
     by, commit = "dmadras/nooch, commit d0745ab9", "d0745ab9188c6e15863923a1aec1872cb915f8fe"
     return tuple(_github("dmadras/nooch", commit, path, f"nooch/{path}", size, Checksum("git", blob, by))
-                 for path, (size, blob) in listed.items())
+                 for path, (size, blob) in files.items())
 
 
 OTHERS = (
@@ -408,7 +408,7 @@ SOURCES: dict[tuple[str, ...], Source] = {source.name: source for source in (*WI
 
 def find_source(*name: str) -> Source:
     """The source of a name: find_source("wilds", "camelyon17")."""
-    words = tuple(word for part in name for word in part.split())
+    words = tuple(word for text in name for word in text.split())
     if words not in SOURCES:
         raise unknown("source", " ".join(words), (source.words for source in SOURCES.values()), "shiftbench download")
     return SOURCES[words]

@@ -26,7 +26,7 @@ VERSION = 1
 @dataclass(frozen=True)
 class Options:
     """How to fetch. `origin` is a folder or an address that has the files under the same names, None the published
-    addresses; `say` takes what goes wrong on the way, `wait` pauses between attempts."""
+    addresses; `say` is called with each problem on the way, `wait` pauses between attempts."""
 
     origin: str | None = None
     keep_archives: bool = False
@@ -81,12 +81,12 @@ def fetch_source(source: Source, root: Path, options: Options) -> bool:
             raise ShiftBenchError(f"{root}: another process is downloading {source.words} to it.")
         record = read_record(source, root)
         if record is not None and record["finished"]:
-            _no_alterations(source, root, record)
+            _refuse_altered(source, root, record)
             if not compare_record(root, record, sizes_alone=True):
                 return False
         elif record is None:
-            _no_stranger(source, root)
-        _room(source, root, options)
+            _refuse_foreign(source, root)
+        _check_space(source, root, options)
         facts = {"format": FORMAT, "version": VERSION, "source": source.words, "licence": source.licence.name}
         columns: dict[str, list[Any]] = {"paths": [], "sizes": [], "sha256": []}
         write_json(_record_path(source, root), {**facts, "finished": False, "addresses": {}, **columns})
@@ -132,7 +132,7 @@ def compare_record(root: Path, record: dict[str, Any], sizes_alone: bool = False
         elif path.stat().st_size != size:
             differences.append(Difference(name, f"altered: {path.stat().st_size:,} bytes instead of {size:,}"))
         elif not sizes_alone and digest(path) != sha256:
-            differences.append(Difference(name, "altered: its content is another"))
+            differences.append(Difference(name, "altered: its content differs"))
     return differences
 
 
@@ -158,8 +158,8 @@ def _record_path(source: Source, root: Path) -> Path:
     return root / RECORDS / f"{'-'.join(source.name)}.json"
 
 
-def _no_alterations(source: Source, root: Path, record: dict[str, Any]) -> None:
-    """What a user changed is never overwritten."""
+def _refuse_altered(source: Source, root: Path, record: dict[str, Any]) -> None:
+    """Files that a user changed are never overwritten."""
     altered = [file for file in compare_record(root, record, sizes_alone=True) if file.what != "missing"]
     if altered:
         raise ShiftBenchError(
@@ -168,10 +168,10 @@ def _no_alterations(source: Source, root: Path, record: dict[str, Any]) -> None:
             "them; delete them, then download again.")
 
 
-def _no_stranger(source: Source, root: Path) -> None:
-    """A folder that somebody else filled is left alone."""
+def _refuse_foreign(source: Source, root: Path) -> None:
+    """A folder that another program filled is left alone."""
     folder = root / source.folder
-    ours = {f"{file.path}{end}" for file in source.files for end in ("", ".part", ".part.json")}
+    ours = {f"{file.path}{suffix}" for file in source.files for suffix in ("", ".part", ".part.json")}
     recorded = any(other.folder == source.folder and _record_path(other, root).is_file() for other in SOURCES.values())
     if recorded or not folder.is_dir():
         return
@@ -185,13 +185,13 @@ def _below(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if not path.is_dir())
 
 
-def _room(source: Source, root: Path, options: Options) -> None:
-    """Refuse before the first byte what the disk cannot hold: what is not there yet of archives, and their files."""
+def _check_space(source: Source, root: Path, options: Options) -> None:
+    """Refuse, before the first byte, what the disk cannot hold: bytes of archives still to fetch, and their files."""
     needed = 0
     for file in source.files:
         size, arrived = file.size or 0, received(root / file.path)
-        there = size if (root / file.path).is_file() or _local(file, options) else arrived[0] if arrived else 0
-        needed += max(0, size - there) + (size if file.unpack is not None and source.disk is None else 0)
+        present = size if (root / file.path).is_file() or _local(file, options) else arrived[0] if arrived else 0
+        needed += max(0, size - present) + (size if file.unpack is not None and source.disk is None else 0)
     needed += source.disk or 0
     root.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(root).free
@@ -205,7 +205,7 @@ def _is_address(origin: str) -> bool:
 
 
 def _local(file: File, options: Options) -> Path | None:
-    """The file in one's own folder, under its path or its bare name."""
+    """The file in the user's folder, by its path or its bare name."""
     if options.origin is None or _is_address(options.origin):
         return None
     names = (file.path, Path(file.path).name)
@@ -213,7 +213,7 @@ def _local(file: File, options: Options) -> Path | None:
 
 
 def _fetch(file: File, root: Path, options: Options) -> str:
-    """Bring one file to its place, or find it there or in one's own folder; gives where it came from."""
+    """Fetch one file, or find it in place or in the user's folder; returns where it came from."""
     target = root / file.path
     if target.is_file():
         problem = difference(file, target)
@@ -245,7 +245,7 @@ def _copy(file: File, target: Path, options: Options) -> str:
 
 
 def _contents(file: File, root: Path, options: Options) -> list[Unpacked]:
-    """The files that a fetched file becomes: itself, or what is in it."""
+    """The files that a fetched file becomes: itself, or its contents."""
     target = root / file.path
     if file.unpack is None:
         return [Unpacked(file.path, target.stat().st_size, digest(target))]

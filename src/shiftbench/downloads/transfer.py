@@ -1,9 +1,9 @@
-"""One file over HTTP: resumed where it broke off, from whichever address answers, and checked before it gets its name.
+"""One file over HTTP: resumed where it stopped, from whichever address answers, and checked before it gets its name.
 
 What has arrived lies in NAME.part; NAME.part.json says which address it came from and how the server names that version
-of the file (ETag or Last-Modified). A part is continued only where both ends are sure to belong together: the server
+of the file (ETag or Last-Modified). A part is continued only if both ends are sure to belong together: the server
 confirms the version, or the finished file will be checked against a published checksum or an archive's own. Proxies
-are taken from the environment (https_proxy, http_proxy, no_proxy), as urllib does.
+come from the environment (https_proxy, http_proxy, no_proxy), as in urllib.
 """
 
 import hashlib
@@ -40,17 +40,17 @@ START = 1 << 10
 """Bytes that tell a web page from a file."""
 TIMEOUT = 60.0
 ATTEMPTS = 5
-"""Rounds over the addresses that bring nothing new before a file is given up."""
+"""Rounds over the addresses without progress before a file is given up."""
 PAUSE = 1.0
 """Seconds after the first such round; each further pause is twice as long."""
 PASSING = {408, 425, 429}
-"""Answers below 500 that may be others a little later."""
+"""Status codes below 500 that may change a little later."""
 PAGE = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL)
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class Interrupted(Exception):
-    """The transfer did not get to its end; the same address may do better next time."""
+    """The transfer did not finish; the same address may do better next time."""
 
 
 class Useless(Exception):
@@ -61,17 +61,17 @@ def transfer(
     file: File, target: Path, urls: Sequence[str], progress: Advance, say: Callable[[str], None],
     wait: Callable[[float], None],
 ) -> str:
-    """Fetch a file to `target` from the first address that has it; gives that address."""
+    """Fetch a file to `target` from the first address that has it; returns that address."""
     part, opener = _part(target), _opener()
-    left, problems = list(urls), dict.fromkeys(urls, "was not tried")
-    most, fruitless = _length(part), 0
-    while left and fruitless < ATTEMPTS:
-        for url in tuple(left):
+    remaining, problems = list(urls), dict.fromkeys(urls, "was not tried")
+    longest, fruitless = _length(part), 0
+    while remaining and fruitless < ATTEMPTS:
+        for url in tuple(remaining):
             try:
                 _receive(opener, file, part, url, progress)
                 _accept(file, part)
             except Useless as problem:
-                left.remove(url)
+                remaining.remove(url)
                 problems[url] = str(problem)
             except (Interrupted, OSError, http.client.HTTPException) as problem:
                 problems[url] = first_line(problem) if str(problem) else type(problem).__name__
@@ -80,17 +80,17 @@ def transfer(
                 _forget(part)
                 return url
             say(f"{url}: {problems[url]}.")
-        fruitless = 0 if _length(part) > most else fruitless + 1
-        most = max(most, _length(part))
-        if left and fruitless < ATTEMPTS:
+        fruitless = 0 if _length(part) > longest else fruitless + 1
+        longest = max(longest, _length(part))
+        if remaining and fruitless < ATTEMPTS:
             wait(PAUSE * 2 ** max(0, fruitless - 1))
-    kept = f" {_length(part):,} bytes are kept; run the command again to go on." if part.exists() else ""
-    listed = "; ".join(f"{url}: {problem}" for url, problem in problems.items())
-    raise ShiftBenchError(f"{file.path}: no address has it. {listed}.{kept}")
+    resumable = f" {_length(part):,} bytes are kept; run the command again to go on." if part.exists() else ""
+    attempts = "; ".join(f"{url}: {problem}" for url, problem in problems.items())
+    raise ShiftBenchError(f"{file.path}: no address has it. {attempts}.{resumable}")
 
 
 def difference(file: File, path: Path) -> str:
-    """How a file differs from what is published of it, or nothing."""
+    """How a file differs from its published size and checksum; empty if it does not."""
     size = path.stat().st_size
     if file.exact and file.size is not None and size != file.size:
         return f"has {size:,} bytes where {file.size:,} are published"
@@ -173,8 +173,8 @@ def _extent(
         return 0, int(length) if length.isdigit() else None
     match = RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     total = int(match[3]) if match and match[3] != "*" else None
-    same = match is not None and int(match[1]) == offset and total == notes["total"]
-    if not same or (notes["url"] == url and version != notes["version"]):
+    fits = match is not None and int(match[1]) == offset and total == notes["total"]
+    if not fits or (notes["url"] == url and version != notes["version"]):
         _discard(part)
         raise Interrupted("the file changed between two parts, so it is fetched from its beginning")
     return offset, total
@@ -190,7 +190,7 @@ def _check_offer(file: File, headers: Message, total: int | None) -> None:
 def _write(
     file: File, part: Path, response: Any, offset: int, total: int | None, progress: Advance, notes: dict[str, Any]
 ) -> None:
-    shown = total or file.size or 0
+    expected = total or file.size or 0
     block = response.read(START)
     if not offset and PAGE.match(block) and not file.path.endswith((".html", ".htm")):
         raise Useless("answers with a web page instead of the file: a login, a quota or an error")
@@ -206,11 +206,11 @@ def _write(
         while block:
             try:
                 handle.write(block)
-                handle.flush()  # a killed process leaves what has arrived
+                handle.flush()  # a killed process leaves the bytes that have arrived
             except OSError as problem:
                 raise ShiftBenchError(f"{part}: cannot be written ({problem.strerror}).") from problem
             offset += len(block)
-            progress(offset, max(shown, offset))
+            progress(offset, max(expected, offset))
             block = response.read1(BLOCK)
         os.fsync(handle.fileno())
     if total is not None and offset < total:
@@ -218,7 +218,8 @@ def _write(
 
 
 def _accept(file: File, part: Path) -> None:
-    """The whole file is what is published, or it goes away: at once from here, or once more if it was put together."""
+    """Check the whole file against what is published. If it differs, discard it: a file put together from parts is
+    fetched once more, otherwise this address is given up."""
     problem = difference(file, part)
     if not problem:
         return
@@ -251,7 +252,7 @@ def _notes_path(part: Path) -> Path:
 
 
 def _notes(part: Path) -> dict[str, Any]:
-    """What is known of a part; nothing where the part or its notes are not there or not ours."""
+    """The notes about a part; empty if the part or its notes are missing or not ours."""
     if not part.is_file() or not _notes_path(part).is_file():
         return {}
     with suppress(ShiftBenchError):

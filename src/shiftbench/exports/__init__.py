@@ -20,7 +20,7 @@ MARKER = "export.json"
 EXPORTS: dict[str, Callable[[Benchmark, Collection | None, Path, bool], pa.Schema]] = {
     "folder": to_folder, "csv": to_csv, "coco": to_coco, "hf": to_hf, "torch": to_torch, "domainbed": to_domainbed,
     "wilds": to_wilds}
-"""Each writes a folder and gives the schema of its table of rows: rows.csv, or parquet shards."""
+"""Each writes a folder and returns the schema of its table of rows: rows.csv, or parquet shards."""
 
 
 def export(

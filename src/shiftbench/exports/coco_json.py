@@ -20,7 +20,7 @@ from shiftbench.exports.row_files import write_rows
 def to_coco(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:
     """instances_SPLIT.json per split: tags that are objects or stuff as categories, with their areas and boxes.
 
-    An image keeps its file name and has `item`, `label`, `domain` and `group` beside. The area of a tag is shared
+    An image keeps its file name and also has `item`, `label`, `domain` and `group`. The area of a tag is shared
     evenly by its boxes, so that it sums to what it was; a tag without boxes is an annotation without a bbox.
     """
     if collection is None or not len(collection.tags.item):
@@ -32,16 +32,16 @@ def to_coco(benchmark: Benchmark, collection: Collection | None, out: Path, copy
     categories, annotations = _coco_categories(collection), _coco_annotations(collection, size)
     for split in dict.fromkeys(words["split"].tolist()):
         images: list[dict[str, Any]] = []
-        listed: list[dict[str, Any]] = []
+        written: list[dict[str, Any]] = []
         for number in np.flatnonzero(words["split"] == split).tolist():
             row = int(rows[number])
             name = {} if files is None else {"file_name": str(files[row])}
             images.append({"id": ids[number], "width": int(size[row, 0]), "height": int(size[row, 1])} | name | {
                 key: str(words[key][number]) for key in ("item", "label", "domain", "group") if key in words})
-            listed += [{"id": len(listed) + count, "image_id": ids[number]} | one
-                       for count, one in enumerate(annotations(row), start=1)]
+            written += [{"id": len(written) + count, "image_id": ids[number]} | annotation
+                        for count, annotation in enumerate(annotations(row), start=1)]
         write_json(out / f"instances_{split}.json", {"info": {"description": benchmark.name}, "images": images,
-                                                     "annotations": listed, "categories": categories})
+                                                     "annotations": written, "categories": categories})
     return write_rows(out, benchmark)
 
 
@@ -51,34 +51,34 @@ COCO_KINDS = ("object", "stuff")
 def _coco_categories(collection: Collection) -> list[dict[str, Any]]:
     """A category per tag that is an object or stuff; its number is that of the tag, from 1."""
     tags = collection.tags
-    if left := sorted(set(tags.kinds).difference(COCO_KINDS)):
-        warnings.warn(f"COCO has objects and stuff: tags of kind {', '.join(left)} are left out.", stacklevel=5)
+    if skipped := sorted(set(tags.kinds).difference(COCO_KINDS)):
+        warnings.warn(f"COCO has objects and stuff: tags of kind {', '.join(skipped)} are left out.", stacklevel=5)
     categories: list[dict[str, Any]] = []
     for code, (name, kind) in enumerate(zip(tags.names, tags.kinds, strict=True)):
         if kind in COCO_KINDS:
-            above = collection.parents.get(name, ())
+            parents = collection.parents.get(name, ())
             categories.append({"id": code + 1, "name": name, "isthing": int(kind == "object")} | (
-                {"supercategory": above[0]} if above else {}))
+                {"supercategory": parents[0]} if parents else {}))
     return categories
 
 
 def _coco_annotations(collection: Collection, size: Ints) -> Callable[[int], list[dict[str, Any]]]:
-    """What the annotations of an item are, by its number: one per box, or one of a tag without boxes."""
+    """A function from an item's number to its annotations: one per box, or one for a tag without boxes."""
     tags = collection.tags
     order = np.argsort(tags.box_row, kind="stable")
     boxes, box_start = tags.boxes[order], np.searchsorted(tags.box_row[order], np.arange(len(tags.item) + 1))
     start = np.searchsorted(tags.item, np.arange(len(collection) + 1))
 
     def annotations(row: int) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for pair in range(start[row], start[row + 1]):
-            own = boxes[box_start[pair]:box_start[pair + 1]].astype(np.float64) * size[row][[0, 1, 0, 1]]
-            area = float(tags.area[pair]) * float(size[row].prod()) / max(len(own), 1)
+            pixel_boxes = boxes[box_start[pair]:box_start[pair + 1]].astype(np.float64) * size[row][[0, 1, 0, 1]]
+            area = float(tags.area[pair]) * float(size[row].prod()) / max(len(pixel_boxes), 1)
             if tags.kinds[tags.tag[pair]] in COCO_KINDS:
-                listed += [{"category_id": int(tags.tag[pair]) + 1, "iscrowd": 0}
-                           | ({} if np.isnan(area) else {"area": area}) | ({"bbox": box} if box else {})
-                           for box in own.tolist() or [None]]
-        return listed
+                entries += [{"category_id": int(tags.tag[pair]) + 1, "iscrowd": 0}
+                            | ({} if np.isnan(area) else {"area": area}) | ({"bbox": box} if box else {})
+                            for box in pixel_boxes.tolist() or [None]]
+        return entries
 
     return annotations
 
@@ -103,6 +103,6 @@ def _sizes(collection: Collection) -> Ints:
 
 
 def _whole_ids(items: Strs) -> list[int]:
-    """COCO's ids are whole numbers: the items' own where they are such, else 1, 2, …"""
+    """COCO's ids are whole numbers: those of the items if they are whole numbers, else 1, 2, …"""
     plain = all(item.isascii() and item.isdigit() and len(item) < 19 and str(int(item)) == item for item in items)
     return [int(item) for item in items] if plain else list(range(1, len(items) + 1))

@@ -1,7 +1,7 @@
 """croissant.json: an export described as MLCommons' Croissant 1.0 has it, for search engines and loaders.
 
 Files with their SHA-256, a record set of the rows, one of the splits and, where columns hold codes, one of their names.
-Only what is known is written: no date, no address and no licence that nobody gave.
+Only facts that are known are written: no invented date, address or licence.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ CONTEXT = {
     "data": {"@id": "cr:data", "@type": "@json"}, "examples": {"@id": "cr:examples", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
 }
-"""The vocabulary of the specification, under which the words below are known."""
+"""The vocabulary of the specification, which defines the words below."""
 KINDS = {".csv": "text/csv", ".json": "application/json", ".parquet": "application/x-parquet", ".md": "text/markdown",
          ".txt": "text/plain"}
 """Files that are listed one by one; all others are images."""
@@ -39,10 +39,10 @@ SHARDS, IMAGES = "shards", "images"
 def describe(folder: Path, benchmark: Benchmark, schema: pa.Schema, licence: str = "", citation: str = "") -> None:
     """Write croissant.json for the files of an export; `schema` is that of its table of rows."""
     origin = str(benchmark.card.get("collection", {}).get("name", ""))
-    known = next((source for source in SOURCES.values() if source.name[-1] == origin), None)
+    published = next((source for source in SOURCES.values() if source.name[-1] == origin), None)
     facts = {
-        "license": licence or (known.licence.url if known else ""),
-        "citeAs": citation or (known.citation if known else ""),
+        "license": licence or (published.licence.url if published else ""),
+        "citeAs": citation or (published.citation if published else ""),
         "description": f"A benchmark of distribution shift: {benchmark.card.get('shift', 'shift')} on the collection "
                        f"'{origin}', {len(benchmark):,} rows. Digest {benchmark.digest}."}
     write_json(folder / FILE, {
@@ -54,12 +54,12 @@ def describe(folder: Path, benchmark: Benchmark, schema: pa.Schema, licence: str
 def _files(folder: Path) -> list[dict[str, Any]]:
     """Tables and lists with their digests; images as sets by their endings."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    listed = [path for path in paths if Path(path).suffix in KINDS]
-    digests = file_digests(folder, listed)
+    described = [path for path in paths if Path(path).suffix in KINDS]
+    digests = file_digests(folder, described)
     files: list[dict[str, Any]] = [
         {"@type": "cr:FileObject", "@id": path, "name": path, "contentUrl": path,
          "contentSize": f"{(folder / path).stat().st_size} B", "encodingFormat": KINDS[Path(path).suffix],
-         "sha256": digests[path]} for path in listed]
+         "sha256": digests[path]} for path in described]
     if (folder / DATA).is_dir():
         files.append({"@type": "cr:FileSet", "@id": SHARDS, "name": SHARDS, "encodingFormat": KINDS[".parquet"],
                       "includes": f"{DATA}/*.parquet"})
@@ -93,22 +93,22 @@ def _record_sets(folder: Path, benchmark: Benchmark, schema: pa.Schema) -> list[
 
 def _field(column: pa.Field, source: Mapping[str, Any], shards: bool) -> dict[str, Any]:
     """A column of the table of rows."""
-    kind = column.type
+    arrow = column.type
     extract: dict[str, Any] = {"source": {**source, "extract": {"column": column.name}}}
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(arrow):
         extract["source"]["transform"] = {"jsonPath": "bytes"}
         return _plain_field("rows", column.name, "sc:ImageObject") | extract
-    if pa.types.is_list(kind):
+    if pa.types.is_list(arrow):
         return _plain_field("rows", column.name, "sc:Text") | extract | {"repeated": True}
     if shards and column.name in CODED:
         extract["references"] = {"field": {"@id": f"{column.name}s/code"}}
-    word = ("sc:Boolean" if pa.types.is_boolean(kind) else "sc:Integer" if pa.types.is_integer(kind) else
-            "sc:Float" if pa.types.is_floating(kind) else "sc:Text")
-    return _plain_field("rows", column.name, word) | extract
+    data_type = ("sc:Boolean" if pa.types.is_boolean(arrow) else "sc:Integer" if pa.types.is_integer(arrow) else
+                 "sc:Float" if pa.types.is_floating(arrow) else "sc:Text")
+    return _plain_field("rows", column.name, data_type) | extract
 
 
-def _plain_field(records: str, name: str, kind: str) -> dict[str, Any]:
-    return {"@type": "cr:Field", "@id": f"{records}/{name}", "name": name, "dataType": kind}
+def _plain_field(records: str, name: str, data_type: str) -> dict[str, Any]:
+    return {"@type": "cr:Field", "@id": f"{records}/{name}", "name": name, "dataType": data_type}
 
 
 def _names(column: str, names: tuple[str, ...]) -> dict[str, Any]:

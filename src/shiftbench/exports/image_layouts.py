@@ -32,7 +32,7 @@ def to_folder(benchmark: Benchmark, collection: Collection | None, out: Path, co
     Image files are linked, or copied with `copy`; images kept in the collection are written as PNG.
     """
     source, words = _with_images(benchmark, collection), table(benchmark)
-    files = _place(benchmark, source, out, copy, [words[column] for column in ("split", "label", "group")])
+    files = _write(benchmark, source, out, copy, [words[column] for column in ("split", "label", "group")])
     groups = _subsets(benchmark, source)
     write_json(out / "imageID_to_group.json", groups)
     write_table(out / "imageID_to_group.parquet", pa.table({
@@ -46,7 +46,7 @@ def to_torch(benchmark: Benchmark, collection: Collection | None, out: Path, cop
     Every split has a folder of every class, so that ImageFolder(allow_empty=True) numbers the classes alike in all.
     """
     source, words = _with_images(benchmark, collection), table(benchmark)
-    files = _place(benchmark, source, out, copy, [words["split"], words["label"]])
+    files = _write(benchmark, source, out, copy, [words["split"], words["label"]])
     for split in benchmark.splits:
         for label in benchmark.names["label"]:
             (out / split / _safe(label)).mkdir(parents=True, exist_ok=True)
@@ -60,14 +60,14 @@ def to_domainbed(benchmark: Benchmark, collection: Collection | None, out: Path,
     """
     source, words = _with_images(benchmark, collection), table(benchmark)
     labelled = np.flatnonzero(benchmark.split != UNLABELLED)
-    return write_rows(out, benchmark, _place(benchmark, source, out, copy, [words["domain"], words["label"]], labelled))
+    return write_rows(out, benchmark, _write(benchmark, source, out, copy, [words["domain"], words["label"]], labelled))
 
 
 def to_wilds(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:
     """iwildcam_v2.0/ with metadata.csv, categories.csv and train/: `get_dataset("iwildcam", root_dir=…)` opens it.
 
-    WILDS has no data set for images of one's own; that of iWildCam takes any number of classes and domains, and all
-    five splits. `location_remapped` numbers the domains; every image is a sequence of its own, without a time.
+    WILDS has no data set for a user's images; that of iWildCam takes any number of classes and domains, and all five
+    splits. `location_remapped` numbers the domains; every image is its own sequence, without a time.
     """
     source = _with_images(benchmark, collection)
     rows = np.flatnonzero(np.isin(benchmark.split, WILDS_SPLITS))
@@ -75,7 +75,7 @@ def to_wilds(benchmark: Benchmark, collection: Collection | None, out: Path, cop
         others = sorted(set(benchmark.split.tolist()) - set(WILDS_SPLITS))
         warnings.warn(f"WILDS has no split {', '.join(others)}: those rows are in rows.csv alone.", stacklevel=3)
     folder = out / WILDS_FOLDER
-    files = _place(benchmark, source, folder, copy, [np.full(len(benchmark), "train")], rows)
+    files = _write(benchmark, source, folder, copy, [np.full(len(benchmark), "train")], rows)
     write_table(folder / "metadata.csv", pa.table({
         "filename": [Path(file).name for file in files[rows].tolist()], "split": benchmark.split[rows],
         "y": benchmark.label[rows], "location_remapped": np.unique(benchmark.domain[rows], return_inverse=True)[1],
@@ -88,33 +88,34 @@ def to_wilds(benchmark: Benchmark, collection: Collection | None, out: Path, cop
 
 def _with_images(benchmark: Benchmark, collection: Collection | None) -> Collection:
     if collection is None or collection.pixels is None:
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no images at hand to fill folders with. Export it as "
-                              "csv, or say with --collection where its collection is.")
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no images at hand. Export it as csv, or say with "
+                              "--collection where its collection is.")
     return collection
 
 
-def _place(
-    benchmark: Benchmark, collection: Collection, out: Path, copy: bool, above: Sequence[Strs], rows: Ints | None = None
+def _write(
+    benchmark: Benchmark, collection: Collection, out: Path, copy: bool, folders: Sequence[Strs],
+    rows: Ints | None = None,
 ) -> Strs:
-    """Put the image of every row, or of some, into the folders that `above` names; gives the paths below `out`.
+    """Write the image of every row, or of `rows`, into the folders that `folders` names; returns the paths below `out`.
 
     A row without a label lies in the folder `_`.
     """
-    own, kept = collection.index(benchmark.items), collection.pixels
-    assert kept is not None
-    linked = kept.dtype.kind == "U"
-    names = _file_names(benchmark.items.tolist(), [Path(str(kept[row])).suffix if linked else ".png" for row in own],
-                        always=not linked)
+    row_of, pixels = collection.index(benchmark.items), collection.pixels
+    assert pixels is not None
+    linked = pixels.dtype.kind == "U"
+    endings = [Path(str(pixels[row])).suffix if linked else ".png" for row in row_of]
+    names = _file_names(benchmark.items.tolist(), endings, always=not linked)
     files = [""] * len(benchmark)
     for number in range(len(benchmark)) if rows is None else rows.tolist():
-        folder = out.joinpath(*(_safe(str(words[number])) or "_" for words in above))
+        folder = out.joinpath(*(_safe(str(words[number])) or "_" for words in folders))
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / names[number]
         files[number] = target.relative_to(out).as_posix()
         if not linked:
-            Image.fromarray(images(collection, own[[number]])[0]).save(target)
+            Image.fromarray(images(collection, row_of[[number]])[0]).save(target)
             continue
-        source = collection.path(int(own[number]))
+        source = collection.path(int(row_of[number]))
         if not source.is_file():
             raise ShiftBenchError(f"{source}: the image of item '{benchmark.items[number]}' is not there.")
         if copy:
@@ -138,26 +139,26 @@ def _subsets(benchmark: Benchmark, collection: Collection) -> dict[str, list[str
 
 
 def _file_names(items: Sequence[str], endings: Sequence[str], *, always: bool) -> list[str]:
-    """A file name for every item, none twice: the item with the ending of its image, which is not said twice unless
-    another item would have the same name.
+    """A file name for every item, none twice: the item with the ending of its image. An item with that ending gets no
+    second one, unless another item would have the same name.
 
     >>> _file_names(["a", "b.png"], [".png", ".png"], always=False)
     ['a.png', 'b.png']
     >>> _file_names(["a", "a.png", "b.png"], [".png", ".png", ".png"], always=False)
     ['a.png', 'a.png.png', 'b.png']
     """
-    whole = [_safe(item) + ending for item, ending in zip(items, endings, strict=True)]
+    full = [_safe(item) + ending for item, ending in zip(items, endings, strict=True)]
     names = [name if always or not item.lower().endswith(ending.lower()) else _safe(item)
-             for name, item, ending in zip(whole, items, endings, strict=True)]
+             for name, item, ending in zip(full, items, endings, strict=True)]
     count = Counter(names)
-    names = [one if count[name] > 1 else name for name, one in zip(names, whole, strict=True)]
-    double = [name for name, n in Counter(names).items() if n > 1]
-    if double:
-        raise ShiftBenchError(f"Two items would both be the file '{double[0]}'. Export the benchmark as csv instead.")
+    names = [longer if count[name] > 1 else name for name, longer in zip(names, full, strict=True)]
+    repeated = [name for name, n in Counter(names).items() if n > 1]
+    if repeated:
+        raise ShiftBenchError(f"Two items would both be the file '{repeated[0]}'. Export the benchmark as csv instead.")
     return names
 
 
 def _safe(name: str) -> str:
     """A name that is one path part on every system: dog(shelf) stays, a/b becomes a%2Fb, `..` becomes %2E%2E."""
-    part = quote(name, safe="()+ ,=&@'")
-    return part.replace(".", "%2E") if part.strip(". ") == "" else part
+    quoted = quote(name, safe="()+ ,=&@'")
+    return quoted.replace(".", "%2E") if quoted.strip(". ") == "" else quoted

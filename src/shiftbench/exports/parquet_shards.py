@@ -24,11 +24,11 @@ BATCH = 256
 """Rows that are in memory with their images."""
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 VALUES = {"double": "float64", "float": "float32", "halffloat": "float16"}
-"""What `datasets` calls a type of Arrow, where that is another name."""
+"""How `datasets` names a type of Arrow, where the names differ."""
 
 
 def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:
-    """A file per split that `datasets.load_dataset(out)` reads, and README.md, which says so to the hub.
+    """A file per split that `datasets.load_dataset(out)` reads, and README.md, which tells the hub so.
 
     Label, domain and group are ClassLabels (-1 where a row has no label); the image is an Image with the bytes of its
     file, or PNG where the collection has pixels; text, tags and the other factors of the collection are columns too.
@@ -50,10 +50,10 @@ def to_hf(benchmark: Benchmark, collection: Collection | None, out: Path, copy: 
         chosen = benchmark.rows(split)
         with pq.ParquetWriter(out / DATA / f"{split}-00000-of-00001.parquet", schema, compression="zstd") as file:
             for start in range(0, len(chosen), BATCH):
-                part = chosen[start:start + BATCH]
-                values = [column.take(pa.array(part)) for column in columns.values()]
+                batch = chosen[start:start + BATCH]
+                values = [column.take(pa.array(batch)) for column in columns.values()]
                 if with_images:
-                    values.append(pa.array(list(_images(collection, rows[part])), IMAGE))
+                    values.append(pa.array(list(_images(collection, rows[batch])), IMAGE))
                 file.write_table(pa.Table.from_arrays(values, schema=schema))
     files = "".join(f"  - split: {split}\n    path: {DATA}/{split}-*.parquet\n" for split in splits)
     write_text(out / "README.md", f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
@@ -70,18 +70,18 @@ def _columns(benchmark: Benchmark, collection: Collection, rows: Ints) -> dict[s
             columns[name] = pa.array(np.where(benchmark.split == UNLABELLED, -1, codes) if name == "label" else codes)
         elif name != "split":
             columns[name] = pa.array(values)
-    taken = {*columns, "split", "label", "image", "text", "texts", "tags"}
+    used = {*columns, "split", "label", "image", "text", "texts", "tags"}
     for name, values in collection.factors.items():
-        plain = name.removeprefix(FEATURE)
-        if plain not in taken:
-            columns[plain] = pa.array(values[rows])
-            taken.add(plain)
+        bare = name.removeprefix(FEATURE)
+        if bare not in used:
+            columns[bare] = pa.array(values[rows])
+            used.add(bare)
     columns |= _lists(collection, rows)
     return columns
 
 
 def _lists(collection: Collection, rows: Ints) -> dict[str, pa.Array]:
-    """The texts of the rows (a word each where no item has several) and the names of their tags."""
+    """The texts of the rows (a string each if no item has several) and the names of their tags."""
     lists: dict[str, pa.Array] = {}
     texts, tags = collection.texts, collection.tags
     if len(texts.item):
@@ -116,9 +116,9 @@ def _feature(field: pa.Field, benchmark: Benchmark) -> Mapping[str, Any]:
 
 def _images(collection: Collection, rows: Ints) -> Iterator[dict[str, Any]]:
     """The images of items as `datasets` keeps them."""
-    kept = collection.pixels
-    assert kept is not None
-    if kept.dtype.kind != "U":
+    pixels = collection.pixels
+    assert pixels is not None
+    if pixels.dtype.kind != "U":
         for picture in images(collection, rows):
             yield {"bytes": png(picture), "path": None}
         return

@@ -18,22 +18,22 @@ ROWS = "rows.csv"
 def row_columns(benchmark: Benchmark) -> dict[str, Values]:
     """item, split, label, domain, group and further columns.
 
-    A target that is no class is in further columns, and there is no label; tokens are numbers with spaces between.
+    A target that is not a class is in further columns, and there is no label; tokens are numbers separated by spaces.
     """
     label = ("label",) if benchmark.target.has_classes else ()
     columns = table(benchmark, ("item", "split", *label, "domain", "group", *benchmark.extra))
     if benchmark.target.per_place:
         code, kind = tokens_of(benchmark.extra[TOKENS]), kinds_of(benchmark.extra[TOKEN_KINDS])
         for name, values in ((TOKENS, code), (TOKEN_KINDS, kind)):
-            columns[name] = np.asarray([" ".join(map(str, row[there].tolist()))
-                                        for row, there in zip(values, code >= 0, strict=True)])
+            columns[name] = np.asarray([" ".join(map(str, row[present].tolist()))
+                                        for row, present in zip(values, code >= 0, strict=True)])
     return columns
 
 
 def write_rows(
     folder: Path, benchmark: Benchmark, files: Strs | None = None, more: Mapping[str, Values] | None = None
 ) -> pa.Schema:
-    """Write rows.csv; `files` are the images of the rows. Gives its schema."""
+    """Write rows.csv; `files` are the images of the rows. Returns its schema."""
     columns = {**row_columns(benchmark), **(more or {}), **({} if files is None else {"file": files})}
     rows = pa.table({name: pa.array(values) for name, values in columns.items()})
     write_table(folder / ROWS, rows)

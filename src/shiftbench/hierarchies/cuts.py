@@ -64,15 +64,15 @@ def facts(hierarchy: Hierarchy) -> dict[str, Any]:
 
 def _cut(hierarchy: Hierarchy, level: int) -> Cut:
     nodes = np.flatnonzero(hierarchy.levels == level)
-    able = nodes[hierarchy.sizes[nodes] >= 2]
-    sizes = hierarchy.sizes[able]
-    if not len(able):
+    eligible = nodes[hierarchy.sizes[nodes] >= 2]
+    sizes = hierarchy.sizes[eligible]
+    if not len(eligible):
         return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), 0, 0, 0.0, 0, 0.0)
     share = sizes / sizes.sum()
-    even = float(-(share * np.log(share)).sum() / np.log(len(able))) if len(able) > 1 else 0.0
-    covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in able.tolist()])))
-    return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(able), int(sizes.min()),
-               float(np.median(sizes)), int(sizes.max()), even * covered / int(hierarchy.is_leaf.sum()))
+    evenness = float(-(share * np.log(share)).sum() / np.log(len(eligible))) if len(eligible) > 1 else 0.0
+    covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in eligible.tolist()])))
+    return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(eligible), int(sizes.min()),
+               float(np.median(sizes)), int(sizes.max()), evenness * covered / int(hierarchy.is_leaf.sum()))
 
 
 def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:
@@ -90,16 +90,16 @@ def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[s
         raise ShiftBenchError(f"{hierarchy.name}: level = {level}, but clusters are 0 or more steps away.")
     above = _first_parents(hierarchy)
     leaves = np.flatnonzero(hierarchy.is_leaf)
-    at = leaves
+    node_of = leaves
     if cluster == "down-up":
         depth = _depth(above)
-        while (depth[at] > level).any():
-            at = np.where(depth[at] > level, above[at], at)
+        while (depth[node_of] > level).any():
+            node_of = np.where(depth[node_of] > level, above[node_of], node_of)
     else:
         for _ in range(level):
-            at = _outermost(above, above[at])
+            node_of = _outermost(above, above[node_of])
     names = hierarchy.nodes[leaves]
-    return {int(node): names[at == node].tolist() for node in np.unique(at)}
+    return {int(node): names[node_of == node].tolist() for node in np.unique(node_of)}
 
 
 def _first_parents(hierarchy: Hierarchy) -> Ints:
@@ -113,20 +113,20 @@ def _first_parents(hierarchy: Hierarchy) -> Ints:
 
 def _depth(above: Ints) -> Ints:
     """The steps from every node to its root along first parents."""
-    depth, at = np.zeros_like(above), above
+    depth, parent = np.zeros_like(above), above
     node = np.arange(len(above))
-    while (at != node).any():
-        depth += at != node
-        node, at = at, above[at]
+    while (parent != node).any():
+        depth += parent != node
+        node, parent = parent, above[parent]
     return depth
 
 
 def _outermost(above: Ints, at: Ints) -> Ints:
     """For every node of `at`, the one nearest to the root that is on its way there and in `at` as well."""
-    there = np.zeros(len(above), np.bool_)
-    there[at] = True
-    outer, here = at, at
-    while (above[here] != here).any():
-        here = above[here]
-        outer = np.where(there[here], here, outer)
+    is_cluster = np.zeros(len(above), np.bool_)
+    is_cluster[at] = True
+    outer, node = at, at
+    while (above[node] != node).any():
+        node = above[node]
+        outer = np.where(is_cluster[node], node, outer)
     return outer

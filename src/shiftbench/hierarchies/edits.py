@@ -51,7 +51,7 @@ class _Graph:
     """A mutable hierarchy: the parents and the children of every node, in the order in which they were added."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
-        self.of = hierarchy
+        self.base = hierarchy
         self.up: dict[str, dict[str, None]] = {node: {} for node in hierarchy.nodes.tolist()}
         self.down: dict[str, dict[str, None]] = {node: {} for node in hierarchy.nodes.tolist()}
         self.names = dict(hierarchy.names)
@@ -98,15 +98,15 @@ class _Graph:
             raise ShiftBenchError(f"{where}: the result is no tree: '{several[0]}' has the parents "
                                   f"{', '.join(sorted(self.up[several[0]]))}"
                                   f"{f', and {len(several) - 1} more nodes have several' if len(several) > 1 else ''}.")
-        leaves = [node for node in self.of.nodes[self.of.is_leaf].tolist() if node in self.up]
+        leaves = [node for node in self.base.nodes[self.base.is_leaf].tolist() if node in self.up]
         edges = [(above, node) for node, parents in self.up.items() for above in parents]
-        return Hierarchy.of(edges, leaves=leaves, names=self.names, name=self.of.name)
+        return Hierarchy.of(edges, leaves=leaves, names=self.names, name=self.base.name)
 
 
 def _apply(graph: _Graph, edit: Any, where: str) -> None:
-    verb, node, rest = _parsed(edit, where)
+    verb, node, values = _parsed(edit, where)
     if verb == "insert":
-        below = graph.find(rest["above"], where)
+        below = graph.find(values["above"], where)
         if node in graph.up:
             raise ShiftBenchError(f"{where}: there is a node '{node}' already. Choose another id for the new one.")
         above = list(graph.up[below])
@@ -117,12 +117,12 @@ def _apply(graph: _Graph, edit: Any, where: str) -> None:
         graph.join(node, below)
         if below in graph.roots:
             graph.roots = (graph.roots - {below}) | {node}
-        if "name" in rest:
-            graph.names[node] = rest["name"]
+        if "name" in values:
+            graph.names[node] = values["name"]
         return
     node = graph.find(node, where)
     if verb == "add":
-        under = graph.find(rest["under"], where)
+        under = graph.find(values["under"], where)
         if graph.reaches(node, under):
             raise ShiftBenchError(f"{where}: '{under}' is below '{node}', so this edge would close a cycle.")
         graph.join(under, node)
@@ -132,13 +132,13 @@ def _apply(graph: _Graph, edit: Any, where: str) -> None:
         raise ShiftBenchError(f"{where}: '{node}' is a root; collapsing it would leave its {len(graph.down[node])} "
                               "children without one. Collapse nodes that have a parent.")
     was_root = node in graph.roots
-    above, below_it = graph.remove(node)
+    above, children = graph.remove(node)
     graph.roots.discard(node)
     if verb == "collapse":
         if was_root:
-            graph.roots.update(child for child in below_it if not graph.up[child])
+            graph.roots.update(child for child in children if not graph.up[child])
         for parent in above:
-            for child in below_it:
+            for child in children:
                 graph.join(parent, child)
 
 
@@ -154,8 +154,8 @@ def _parsed(edit: Any, where: str) -> tuple[str, str, dict[str, str]]:
     for key in VERBS[verb]:
         if key not in edit:
             raise ShiftBenchError(f"{where}: '{verb}' needs '{key}' as well.")
-    known = (verb, *VERBS[verb], *OPTIONAL.get(verb, ()))
+    allowed = (verb, *VERBS[verb], *OPTIONAL.get(verb, ()))
     for key in edit:
-        if key not in known:
-            raise unknown("key", key, known, where)
+        if key not in allowed:
+            raise unknown("key", key, allowed, where)
     return verb, edit[verb], {key: value for key, value in edit.items() if key != verb}

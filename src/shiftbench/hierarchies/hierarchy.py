@@ -120,11 +120,11 @@ class Hierarchy:
         allowed = self.below(self.code(root)) if root else np.arange(len(self))
         codes: Ints = allowed[self.levels[allowed] == level]
         if not codes.size:
-            there = np.unique(self.levels[allowed])
-            near = there[np.argmin(abs(there - level))]
+            present = np.unique(self.levels[allowed])
+            nearest = present[np.argmin(abs(present - level))]
             under = f" under '{root}'" if root else ""
-            raise ShiftBenchError(f"{self.name}: level {level} has no nodes{under}. Levels there: {there[0]} to "
-                                  f"{there[-1]}; the nearest is {near}.")
+            raise ShiftBenchError(f"{self.name}: level {level} has no nodes{under}. Levels there: {present[0]} to "
+                                  f"{present[-1]}; the nearest is {nearest}.")
         return codes
 
     def code(self, node: str) -> int:

@@ -1,4 +1,4 @@
-"""Divide the subclasses of a superclass between source and target: at random, or by how related the sides shall be.
+"""Divide the subclasses of a superclass between source and target: at random, or by how related the sides should be.
 
 Relatives are the members of a child group: the subclasses below one child of the first node under the superclass
 (itself included) that has more than one child. The separation of the sides is the total variation distance of groups:
@@ -51,9 +51,9 @@ def by_kinship(groups: Groups, half: int, adversariality: float, rng: np.random.
     spare: list[tuple[int, str]] = []
     for number, group in enumerate(shuffled):
         filled = [sum(map(len, side)) for side in sides]
-        to = 0 if filled[0] <= filled[1] else 1
-        room = half - filled[to]
-        sides[to][number].extend(group[:room])
+        emptier = 0 if filled[0] <= filled[1] else 1
+        room = half - filled[emptier]
+        sides[emptier][number].extend(group[:room])
         spare += [(number, leaf) for leaf in group[room:]]
     for side in sides:
         while sum(map(len, side)) < half and spare:
@@ -79,15 +79,15 @@ def _trade(sides: tuple[Groups, Groups], share: float) -> None:
     separation. Swaps end when none makes the groups more even.
     """
     swaps: list[tuple[int, int]] = []
-    excess = np.asarray([len(one) - len(other) for one, other in zip(*sides, strict=True)])
+    excess = np.asarray([len(source) - len(target) for source, target in zip(*sides, strict=True)])
     while excess.size and excess.max() >= 1 and excess.min() <= -1 and np.ptp(excess) >= 3:
-        here, there = int(excess.argmax()), int(excess.argmin())
-        swaps.append((here, there))
-        excess[here] -= 2
-        excess[there] += 2
-    for here, there in swaps[: round(share * len(swaps))]:
-        sides[1][here].append(sides[0][here].pop())
-        sides[0][there].append(sides[1][there].pop())
+        surplus, deficit = int(excess.argmax()), int(excess.argmin())
+        swaps.append((surplus, deficit))
+        excess[surplus] -= 2
+        excess[deficit] += 2
+    for surplus, deficit in swaps[: round(share * len(swaps))]:
+        sides[1][surplus].append(sides[0][surplus].pop())
+        sides[0][deficit].append(sides[1][deficit].pop())
 
 
 # `compat="breeds"` chooses exactly the subclasses that BREEDS' public code chooses.
@@ -133,10 +133,10 @@ def _bad(groups: Groups, half: int) -> Sides:
     sides: Sides = ([], [])
     spare: list[str] = []
     for group in groups:
-        to = 0 if len(sides[0]) <= len(sides[1]) else 1
-        room = half - len(sides[to])
+        emptier = 0 if len(sides[0]) <= len(sides[1]) else 1
+        room = half - len(sides[emptier])
         if room > 0:
-            sides[to].extend(group[:room])
+            sides[emptier].extend(group[:room])
             spare.extend(group[room:])
     for side in sides:  # both sides take from the front of `spare`: at most one side is short
         side.extend(spare[: half - len(side)])

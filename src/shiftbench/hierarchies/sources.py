@@ -34,12 +34,12 @@ def wordnet(folder: Path, classes: Iterable[str] | None = None) -> Hierarchy:
         if line.startswith(" ") or not line.strip():  # the licence
             continue
         try:
-            node, words, above = _synset(line)
+            node, words, parents = _synset(line)
         except (ValueError, IndexError) as problem:
             raise ShiftBenchError(f"{path}: line {number} is not a synset of WordNet's database. "
                                   "Copy the file again.") from problem
         names[node] = ", ".join(words)
-        edges += [(parent, node) for parent in above]
+        edges += [(parent, node) for parent in parents]
     for parent, child in edges:
         if parent not in names:
             raise ShiftBenchError(f"{path}: '{child}' is below '{parent}', which is not in the file; it is cut off. "
@@ -54,11 +54,11 @@ def _synset(line: str) -> tuple[str, list[str], list[str]]:
     if len(offset) != 8 or fields[2] != "n" or n < 1:
         raise ValueError(line)
     words = [word.replace("_", " ") for word in fields[4: 4 + 2 * n: 2]]
-    count, rest = int(fields[4 + 2 * n]), fields[5 + 2 * n:]
-    if len(words) != n or len(rest) < 4 * count:
+    count, pointers = int(fields[4 + 2 * n]), fields[5 + 2 * n:]
+    if len(words) != n or len(pointers) < 4 * count:
         raise ValueError(line)
-    above = [f"n{rest[k + 1]}" for k in range(0, 4 * count, 4) if rest[k] in ABOVE and rest[k + 2] == "n"]
-    return f"n{int(offset):08d}", words, above
+    parents = [f"n{pointers[k + 1]}" for k in range(0, 4 * count, 4) if pointers[k] in ABOVE and pointers[k + 2] == "n"]
+    return f"n{int(offset):08d}", words, parents
 
 
 def _check_version(path: Path, lines: list[str]) -> None:
@@ -67,8 +67,8 @@ def _check_version(path: Path, lines: list[str]) -> None:
     if stated:
         version = stated[1]
     else:
-        known = any(line.startswith(KNOWN[0]) and f" {KNOWN[1]} " in line for line in lines)
-        version = "3.0" if known else "unknown"
+        is_3_0 = any(line.startswith(KNOWN[0]) and f" {KNOWN[1]} " in line for line in lines)
+        version = "3.0" if is_3_0 else "unknown"
     if version != "3.0":
         raise ShiftBenchError(f"{path}: is WordNet {version}, but ImageNet's ids are offsets of WordNet 3.0 and mean "
                               "other synsets here. Give the database of 3.0 (Debian: package wordnet-base, folder "
@@ -123,7 +123,7 @@ def from_parents(
     if not parents:
         raise ShiftBenchError(f"{name}: this collection has no class hierarchy of its own. Give one: a file of parents "
                               "and children, BREEDS' files or WordNet.")
-    edges = [(above, child) for child, all_above in parents.items() for above in all_above]
+    edges = [(parent, child) for child, above in parents.items() for parent in above]
     return Hierarchy.of(edges, leaves=classes, name=name)
 
 

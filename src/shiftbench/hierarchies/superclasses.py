@@ -166,8 +166,8 @@ def _apart(leaves_of: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[
     shared = set(names[times > 1].tolist())
     if not shared:
         return leaves_of, []
-    many = "1 subclass is" if len(shared) == 1 else f"{len(shared)} subclasses are"
-    note = f"{many} below two superclasses and left out: {in_short(sorted(shared), 5)}."
+    count = "1 subclass is" if len(shared) == 1 else f"{len(shared)} subclasses are"
+    note = f"{count} below two superclasses and left out: {in_short(sorted(shared), 5)}."
     return {node: [leaf for leaf in leaves if leaf not in shared] for node, leaves in leaves_of.items()}, [note]
 
 
@@ -228,9 +228,9 @@ def named_task(
     A task has its own `level`, `root` and `subclasses`, and is balanced: others are refused.
     """
     fixed = {"level": level, "root": root, "subclasses": subclasses}
-    named = [key for key, value in fixed.items() if value not in (None, "")]
-    if named:
-        raise ShiftBenchError(f"Task '{name}' has its own {' and '.join(named)}. Leave them or the task out.")
+    conflicts = [key for key, value in fixed.items() if value not in (None, "")]
+    if conflicts:
+        raise ShiftBenchError(f"Task '{name}' has its own {' and '.join(conflicts)}. Leave them or the task out.")
     task = find(TASKS, "task", name.lower().replace("-", "").replace("_", ""))
     if hierarchy is not None:
         return superclasses(hierarchy, task.level, task.root, task.subclasses, split, adversariality=adversariality,

@@ -47,7 +47,7 @@ def sprites(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance 
 
     Item i of a seed is the same however many are drawn; no picture comes twice before all the others have come once,
     and `items=2_211_840` is the whole grid (27 GB). An id is `sprite-` and the number in the grid, so the same picture
-    has the same id under every seed. `progress(done, items)` is called now and then.
+    has the same id under every seed. `progress(done, items)` reports the progress.
     """
     if not 1 <= items <= CELLS:
         raise ShiftBenchError(f"sprites: items is {items}, but the grid has from 1 to {CELLS:,} to draw.")
@@ -126,10 +126,10 @@ def covered(shape: str, scale: float, turn: float) -> Bools:
 
     Cosines are rounded and all else is plain arithmetic in 64 bits, so that every machine finds the same points.
     """
-    at = (np.arange(WINDOW * FINE) + 0.5) / FINE - WINDOW / 2
+    axis = (np.arange(WINDOW * FINE) + 0.5) / FINE - WINDOW / 2
     cos, sin = (round(wave(2 * math.pi * turn) * 2**20) / 2**20 for wave in (math.cos, math.sin))
-    u = (cos * at)[None, :] - (sin * at)[:, None]  # at runs to the right and down, v up
-    v = (-cos * at)[:, None] - (sin * at)[None, :]
+    u = (cos * axis)[None, :] - (sin * axis)[:, None]  # axis runs to the right and down, v up
+    v = (-cos * axis)[:, None] - (sin * axis)[None, :]
     if shape == "square":
         return np.asarray(np.maximum(np.abs(u), np.abs(v)) <= 10 * scale)
     if shape == "ellipse":
@@ -168,9 +168,9 @@ def render(number: Ints, size: int, progress: Advance | None = None) -> Images:
         if size >= 64:
             draw_stencils(rows, table, zoom, images[lo:lo + CHUNK])
         else:
-            whole = np.zeros((len(rows), 64, 64, 3), np.uint8)
-            draw_stencils(rows, table, zoom, whole)
-            shrink(whole, images[lo:lo + CHUNK])
+            doubled = np.zeros((len(rows), 64, 64, 3), np.uint8)
+            draw_stencils(rows, table, zoom, doubled)
+            shrink(doubled, images[lo:lo + CHUNK])
         return len(rows)
 
     done = 0
@@ -183,7 +183,7 @@ def render(number: Ints, size: int, progress: Advance | None = None) -> Images:
 
 
 def space(n: int, size: int) -> Images:
-    """Room for n black pictures: memory, or where they are many a file without a name that vanishes with the array."""
+    """Room for n black pictures: memory or, for many, a file without a name that vanishes with the array."""
     shape = (n, size, size, 3)
     return np.zeros(shape, np.uint8) if math.prod(shape) <= IN_MEMORY else room(shape, Path("sprites"))
 
@@ -200,7 +200,7 @@ def compiled(function: Callable[..., None]) -> Callable[..., None]:
 def paint(codes: Ints, stencils: Images, zoom: int, images: Images) -> None:
     """Paint one picture per row of codes (colour, shape, scale, orientation, x, y): red is channel 0, blue 2.
 
-    Images come black: fresh memory is, and what is not touched costs nothing.
+    Images must be black at first: fresh memory is, and untouched pages cost nothing.
     """
     side = stencils.shape[3]
     for item in range(len(codes)):

@@ -37,7 +37,7 @@ def read_builds(text: str) -> list[Build]:
     builds = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
-            title, numbers, words, main, accent = (part.strip() for part in line.split("|"))
+            title, numbers, words, main, accent = (column.strip() for column in line.split("|"))
             kind, breed = title.split(": ")
             head, length, girth, leg, limb, neck, muzzle = map(float, numbers.split())
             ear, tail, coat = words.split()

@@ -88,11 +88,11 @@ def backdrops(scenes: Scenes, seed: int) -> Ints:
     falls = np.where((factors["place"] == "snow") & (factors["weather"] == "overcast"), "snowy", factors["weather"])
     air = np.asarray([number.get((themes.AIR.get(word, ""), "air"), -1) for word in falls], np.int64)
     table = np.where(np.isin(factors["class"], themes.ON_A_TABLE), number["tabletop", "surface"], -1)
-    every = [("place", np.asarray(backdrop, np.int64), PLACE, 255), ("weather", sky, SKY, 254), ("air", air, AIR, 253),
-             ("surface", table, THING, 252)]
+    layers = [("place", np.asarray(backdrop, np.int64), PLACE, 255), ("weather", sky, SKY, 254), ("air", air, AIR, 253),
+              ("surface", table, THING, 252)]
     return np.concatenate([
-        rows_of(rows, layer, sprite, 50, 0, mirrored, 1, slot, index * STRIDE + own)[sprite >= 0]
-        for layer, sprite, slot, own in every])
+        rows_of(rows, layer, sprite, 50, 0, mirrored, 1, slot, index * STRIDE + key)[sprite >= 0]
+        for layer, sprite, slot, key in layers])
 
 
 def subjects(scenes: Scenes, seed: int) -> Ints:
@@ -135,8 +135,8 @@ def colour_words(sprite: Ints, u: Floats, options: list[tuple[str, ...]]) -> Str
     """The name of each instance's colour, one of those its sprite may have."""
     start = np.cumsum([0, *(len(words) for words in options)])
     words = np.asarray([word for words in options for word in words])
-    chosen: Strs = words[start[sprite] + (u * np.diff(start)[sprite]).astype(np.int64)]
-    return chosen
+    names: Strs = words[start[sprite] + (u * np.diff(start)[sprite]).astype(np.int64)]
+    return names
 
 
 def shaded(words: Strs, u: Floats) -> Ints:

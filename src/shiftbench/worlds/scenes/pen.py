@@ -99,8 +99,8 @@ class Pen:
 
     def poly(self, ink: str, points: list[Point]) -> None:
         for side in self.sides:
-            places = [(self.x + side * self.unit * x, self.y + self.unit * y) for x, y in points]
-            grid = tuple((round(x * FRAME / 100), round(y * FRAME / 100)) for x, y in places)
+            moved = [(self.x + side * self.unit * x, self.y + self.unit * y) for x, y in points]
+            grid = tuple((round(x * FRAME / 100), round(y * FRAME / 100)) for x, y in moved)
             self.done.append(Polygon(Ink.of(ink), grid, self.clip, self.stuff))
 
     def rect(self, ink: str, x: float, y: float, width: float, height: float) -> None:

@@ -50,10 +50,10 @@ def paint(lo: int, hi: int, size: int, first: Ints, placed: Ints, look: Ints, sh
                 if row1 < row0:
                     continue
                 cross(px, py, n, row0, row1, crossing, count)
-                own = k - first[item] + 1 if slot == THING else -ink[p, STUFF]
+                mark = k - first[item] + 1 if slot == THING else -ink[p, STUFF]
                 clip = ink[p, CLIP] == 1 or slot == SKY
                 fill(colour, owner, crossing, count, row0, row1, mixed(ink[p], instance), ink[p, ALPHA], clip,
-                     slot >= BACKGROUND, own)
+                     slot >= BACKGROUND, mark)
         measure(owner, first[item], area, box, stuff[item])
         develop(colour, owner, look[item], images[item])
 

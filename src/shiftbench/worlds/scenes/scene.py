@@ -47,12 +47,12 @@ def things() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def sample(index: Ints, seed: int) -> Scenes:
     """Draw the facts of the scenes with these numbers."""
-    kind = choose(uniform(seed, "class", index), themes.CLASSES)
+    cls = choose(uniform(seed, "class", index), themes.CLASSES)
     place = np.empty(len(index), "U20")
     subject = np.zeros(len(index), np.int64)
     u, v = uniform(seed, "place", index), uniform(seed, "subject", index)
     for name in themes.CLASSES:
-        rows = kind == name
+        rows = cls == name
         place[rows] = choose(u[rows], themes.table(themes.WHERE[name]))
         subject[rows] = pick(np.asarray(sheet().variants(name)), v[rows])
     sprites = sheet().sprites
@@ -60,7 +60,7 @@ def sample(index: Ints, seed: int) -> Scenes:
     location = np.where(np.isin(place, list(indoors)), "indoors", "outdoors")
     weather = np.where(location == "indoors", "none", choose(uniform(seed, "weather", index), themes.WEATHER))
     factors = {
-        "class": kind,
+        "class": cls,
         "breed": np.asarray([sprite.breed for sprite in sprites])[subject],
         "place": place,
         "location": location,
@@ -71,31 +71,31 @@ def sample(index: Ints, seed: int) -> Scenes:
         "style": choose(uniform(seed, "style", index), themes.STYLE),
         "camera": choose(uniform(seed, "camera", index), themes.CAMERA),
     }
-    item, thing, rank = contexts(index, seed, kind, place)
+    item, thing, rank = contexts(index, seed, cls, place)
     return Scenes(index, factors, subject, item, thing, rank)
 
 
-def contexts(index: Ints, seed: int, kind: Strs, place: Strs) -> tuple[Ints, Ints, Ints]:
+def contexts(index: Ints, seed: int, cls: Strs, place: Strs) -> tuple[Ints, Ints, Ints]:
     """The context objects of each scene: every one by its own chance, then as many of a band as fit."""
     names, bands = things()
     chance = np.zeros((len(index), len(names)))
     for theme, line in themes.WITH.items():
         chance[place == theme] = [themes.table(line).get(name, 0.0) for name in names]
     for name, line in themes.COMPANIONS.items():
-        chance[kind == name] += [themes.table(line).get(other, 0.0) for other in names]
+        chance[cls == name] += [themes.table(line).get(other, 0.0) for other in names]
     lone = np.asarray([name in themes.CLASSES for name in names])
-    chance[(kind[:, None] == np.asarray(names)) & (kind != "dog")[:, None] & lone] = 0.0
-    on_table = np.isin(kind, themes.ON_A_TABLE)
+    chance[(cls[:, None] == np.asarray(names)) & (cls != "dog")[:, None] & lone] = 0.0
+    on_table = np.isin(cls, themes.ON_A_TABLE)
     chance[np.ix_(on_table, np.isin(names, themes.NEVER_ON_A_TABLE))] = 0.0
     cell = index[:, None] * STRIDE + np.arange(len(names))
-    here: Bools = uniform(seed, "has", cell) * 100 < chance
-    order: Floats = np.where(here, uniform(seed, "order", cell), 2.0)
-    rank = np.zeros(here.shape, np.int64)
+    present: Bools = uniform(seed, "has", cell) * 100 < chance
+    order: Floats = np.where(present, uniform(seed, "order", cell), 2.0)
+    rank = np.zeros(present.shape, np.int64)
     for band, cap in CAPS.items():
         columns = np.flatnonzero(np.asarray(bands) == band)
         rank[:, columns] = order[:, columns].argsort(1, kind="stable").argsort(1, kind="stable")
-        here[:, columns] &= rank[:, columns] < cap
-    item, thing = np.nonzero(here)
+        present[:, columns] &= rank[:, columns] < cap
+    item, thing = np.nonzero(present)
     return item, thing, rank[item, thing]
 
 

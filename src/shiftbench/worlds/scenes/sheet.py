@@ -46,8 +46,8 @@ class Sheet:
 
     def extents(self) -> Floats:
         """Width and height of each sprite, as shares of the picture's width."""
-        whole = [self.points[self.start[lo]:self.start[hi]] for lo, hi in pairwise(self.first)]
-        return np.asarray([points.max(0) - points.min(0) for points in whole]) / FRAME
+        outlines = [self.points[self.start[lo]:self.start[hi]] for lo, hi in pairwise(self.first)]
+        return np.asarray([points.max(0) - points.min(0) for points in outlines]) / FRAME
 
     def variants(self, name: str) -> list[int]:
         return [number for number, sprite in enumerate(self.sprites) if sprite.name == name]
@@ -62,7 +62,7 @@ def read_art(text: str, where: str) -> list[Sprite]:
         if not words or line.startswith("#"):
             continue
         if line.startswith("@"):
-            title, band, main, accent = (part.strip() for part in line[1:].split("|"))
+            title, band, main, accent = (column.strip() for column in line[1:].split("|"))
             name, _, breed = title.partition(":")
             pen = Pen()
             sprites.append(Sprite(name, band, split(main), split(accent), pen.done, breed))
@@ -73,8 +73,8 @@ def read_art(text: str, where: str) -> list[Sprite]:
         else:
             try:
                 stroke(pen, words[0], words[1], [float(word) for word in words[2:]])
-            except (KeyError, IndexError, ValueError, TypeError) as why:
-                raise ShiftBenchError(f"{where}, line {number}: cannot draw '{line}' ({why}).") from why
+            except (KeyError, IndexError, ValueError, TypeError) as problem:
+                raise ShiftBenchError(f"{where}, line {number}: cannot draw '{line}' ({problem}).") from problem
     return sprites
 
 

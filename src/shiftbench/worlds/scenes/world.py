@@ -30,7 +30,7 @@ def scenes(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance |
 
     Item i of a seed is the same picture with the same annotations however many items are drawn. Areas and boxes are
     measured at 64 px whatever size is asked for, so that a collection's annotations do not depend on its resolution.
-    `progress(done, items)` is called now and then.
+    `progress(done, items)` reports the progress.
     """
     if items < 1:
         raise ShiftBenchError(f"scenes: items is {items}, but a collection needs at least 1.")
@@ -148,15 +148,15 @@ def tags(scenes: Scenes, layout: Layout, seen: Seen) -> Tags:
         has = np.isin(name, list(themes.CLASSES)) & (trait != "")
         words = np.char.add(np.char.add(np.char.add(name[has], "("), trait[has]), ")")
         groups.append(("attribute", item[has], words, area[has], no_boxes(words)))
-    where, which = np.nonzero(seen.stuff[:, 1:] >= VISIBLE)
-    ground = np.asarray(sheet().stuff)[1:][which]
-    groups.append(("stuff", where, ground, seen.stuff[where, which + 1], no_boxes(where)))
-    every, free = np.arange(n), seen.stuff.sum(1)
+    item_of, stuff_of = np.nonzero(seen.stuff[:, 1:] >= VISIBLE)
+    ground = np.asarray(sheet().stuff)[1:][stuff_of]
+    groups.append(("stuff", item_of, ground, seen.stuff[item_of, stuff_of + 1], no_boxes(item_of)))
+    index, uncovered = np.arange(n), seen.stuff.sum(1)
     for factor, kind in (("place", "place"), ("location", "place"), ("weather", "weather")):
         words = scenes.factors[factor]
         has = words != "none"
-        covers = free if kind == "place" else np.full(n, np.nan)
-        groups.append((kind, every[has], words[has], covers[has], no_boxes(words[has])))
+        shares = uncovered if kind == "place" else np.full(n, np.nan)
+        groups.append((kind, index[has], words[has], shares[has], no_boxes(words[has])))
     kinds, items, names, areas, boxes = zip(*groups, strict=True)
     return Tags.of(
         item=np.concatenate(items), tag=np.concatenate([codes(*pair) for pair in zip(kinds, names, strict=True)]),
