@@ -54,7 +54,7 @@ def test_hashed_bits_are_even_and_do_not_follow_each_other():
     """Each of the 64 bits is 1 half the time, and neither place nor image next to it tells anything about it."""
     # Draws as close together as 32-bit floats allow: 2⁻²⁴ apart.
     u = torch.stack([torch.full((64,), 0.25), 0.5 + torch.arange(64) * 2.0**-24], 1)
-    found = hashed.words(u, 512)
+    found = hashed.hashes(u, 512)
     bits = ((found[..., None] >> torch.arange(64)) & 1).double() * 2 - 1
     spread = 1 / math.sqrt(64 * 512)
     assert bits.mean(dim=(0, 1)).abs().max() < 5 * spread

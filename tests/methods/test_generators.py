@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods import METHODS, Batch
 from shiftbench.methods.beta_vae import VALUES, normal, parts
-from shiftbench.methods.stargan import _OnTranslated, convincing, drawn, normalised, plain, telling
+from shiftbench.methods.stargan import _OnTranslated, convincing, normalised, target_domains, telling, to_unit
 from shiftbench.models import build
 from shiftbench.models.generative import Discriminator, Generator, blocks_for
 from shiftbench.training.data import Data
@@ -184,7 +184,7 @@ def test_the_second_stage_sees_translated_images():
     batch = lane.data.batch(index, lane.net, u=u)
     generator = lane.stage.method.generator
     with torch.no_grad():
-        y = normalised(generator(plain(batch.x, lane.net), (u[:, 0] >= 0.5).long()), lane.net)
+        y = normalised(generator(to_unit(batch.x, lane.net), (u[:, 0] >= 0.5).long()), lane.net)
         want = F.cross_entropy(lane.net(y), batch.label)
         torch.testing.assert_close(lane.stage.method.loss(lane.net, batch, lane.state, 0), want)
 
@@ -214,15 +214,15 @@ def test_scales_come_and_go():
         net = build(name, 2)
         pixels = torch.tensor([0.0, 127.5, 255.0]).expand(2, 3, 3, 3)
         x = (pixels - torch.tensor(net.mean)[:, None, None]) / torch.tensor(net.std)[:, None, None]
-        torch.testing.assert_close(plain(x, net), pixels / 127.5 - 1, atol=1e-6, rtol=0)
-        torch.testing.assert_close(normalised(plain(x, net), net), x, atol=1e-5, rtol=0)
+        torch.testing.assert_close(to_unit(x, net), pixels / 127.5 - 1, atol=1e-6, rtol=0)
+        torch.testing.assert_close(normalised(to_unit(x, net), net), x, atol=1e-5, rtol=0)
 
 
 def test_wanted_domains_are_uniform():
     """Each domain is drawn as often as each other; the largest draw of all still names one."""
     u = torch.cat([torch.arange(300) / 300, torch.tensor([1 - 2**-24])])[:, None]
     batch = Batch(*[torch.zeros(301)] * 5, None, u)
-    assert torch.bincount(drawn(batch, Generator(3, 1))).tolist() == [100, 100, 101]
+    assert torch.bincount(target_domains(batch, Generator(3, 1))).tolist() == [100, 100, 101]
 
 
 @pytest.mark.learning
@@ -242,7 +242,7 @@ def test_translation_learns_colours():
         with torch.no_grad():
             for v in (0, 1):
                 wanted = torch.full_like(batch.domain, v)
-                y = state.generator(plain(batch.x, lane.net), wanted)
+                y = state.generator(to_unit(batch.x, lane.net), wanted)
                 back = state.generator(y, batch.domain)
                 found.append([float(F.cross_entropy(state.discriminator(y)[1], wanted)),
                               float((y[:, 2] - y[:, 0]).mean()), float(F.l1_loss(back, batch.x))])

@@ -192,7 +192,7 @@ def test_clip_compares_an_image_with_the_mean_of_its_prompts(tmp_path):
                                  normalize=True)
         expected = (net.logit_scale.exp() * image @ text.T).log_softmax(dim=1).numpy()
     np.testing.assert_allclose(predictions.scores, expected, atol=1e-4)
-    with pytest.raises(ShiftBenchError, match="openclip:tiny-clip: says no weights"):
+    with pytest.raises(ShiftBenchError, match="openclip:tiny-clip: names no weights that exist"):
         sb.predict(benchmark, "openclip:tiny-clip", collection=collection)
     with pytest.raises(ShiftBenchError, match=r"chooses among labels.*--label NAME"):
         sb.predict(collection, "openclip:tiny-clip/x")

@@ -1,4 +1,4 @@
-"""Augmentation of a whole batch at once, on the device the batch is on; every draw is a number that is handed in."""
+"""Augmentation of a whole batch at once, on the device the batch is on; its random numbers are arguments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PRESETS = {"none": 0, "standard": 5, "color": 10, "imagenet": 8, "rotate-flip": 
 `only-OP`: randaugment which at each of its three places draws OP or nothing, for each of its sixteen operations
 (the ablation of Wiles et al., appendix B.2): `only-rotate`, `only-solarize`, `only-cutout`, …
 
-From `randaugment` on they neither crop nor flip: they are what a paper says and no more. Names are joined by "+":
+From `randaugment` on they neither crop nor flip: they do what a paper says and no more. Names are joined by "+":
 `standard+erase` is `standard` and then `erase`."""
 
 CROP_AREA = (0.7, 1.0)
@@ -50,7 +50,7 @@ JITTER = 0.3
 IMAGENET_JITTER = 0.4
 GREY = 0.1
 ROUNDING = 1e-6
-"""A smaller deviation is what resampling leaves of a constant channel: one pixel a level higher has more."""
+"""A smaller deviation is a rounding error in a constant channel: one pixel a level higher gives more."""
 
 
 def parts_of(preset: str) -> list[str]:
@@ -94,8 +94,8 @@ def augment(images: Tensor, preset: str, mean: Tensor, std: Tensor, u: Tensor | 
     names = parts_of(preset)
     x = images.permute(0, 3, 1, 2)
     if u is not None and preset != "none":
-        for name, own in zip(names, u.split([PRESETS[name] for name in names], dim=1), strict=True):
-            x = augmented(x, name, own)
+        for name, draws in zip(names, u.split([PRESETS[name] for name in names], dim=1), strict=True):
+            x = augmented(x, name, draws)
     # The permuted view is channels-last already, which is what convolutions on the CPU and on tensor cores want.
     x = x.float()
     return (x - mean.view(1, 3, 1, 1)) / std.view(1, 3, 1, 1)
@@ -196,17 +196,17 @@ def _luma(x: Tensor) -> Tensor:
 
 
 def _hue_turn(angle: Tensor, device: torch.device) -> Tensor:
-    """Rotation by `angle` in the chroma plane, seen from RGB: inverse(YIQ) · R(angle) · YIQ."""
-    there, back = _yiq(device)
+    """Rotation by `angle` in the chroma plane, in RGB coordinates: inverse(YIQ) · R(angle) · YIQ."""
+    to_yiq, to_rgb = _yiq(device)
     cos, sin = torch.cos(angle), torch.sin(angle)
     turn = torch.zeros(len(angle), 3, 3, device=device)
     turn[:, 0, 0] = 1
     turn[:, 1, 1], turn[:, 1, 2], turn[:, 2, 1], turn[:, 2, 2] = cos, -sin, sin, cos
-    return back @ turn @ there
+    return to_rgb @ turn @ to_yiq
 
 
 @lru_cache
 def _yiq(device: torch.device) -> tuple[Tensor, Tensor]:
     """RGB to YIQ and back. Made once per device: a recorded step must not copy from the host."""
-    there = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
-    return there.to(device), torch.linalg.inv(there).to(device)
+    to_yiq = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+    return to_yiq.to(device), torch.linalg.inv(to_yiq).to(device)

@@ -31,9 +31,9 @@ T = TypeVar("T")
 def images(collection: Collection, rows: Ints, size: int | None = None) -> Images:
     """The images of these items, N × H × W × 3.
 
-    With `size` each is squeezed to size × size (bicubic, antialiased): nothing is cut off, since what stands at the
-    edge may be the context that a shift is about. Without it all must have one size already. Rotation flags in
-    a file are not applied: boxes and areas refer to the pixels as stored.
+    With `size` each is squeezed to size × size (bicubic, antialiased): nothing is cut off, since the edge may show the
+    context that a shift is about. Without it all must have one size already. Rotation flags in a file are not applied:
+    boxes and areas refer to the pixels as stored.
     """
     rows = np.asarray(rows, np.int64)
     if collection.pixels is None:
@@ -50,9 +50,9 @@ def images(collection: Collection, rows: Ints, size: int | None = None) -> Image
 
 
 def pictures(collection: Collection, rows: Ints, work: Callable[[Image.Image], T]) -> list[T]:
-    """What `work` makes of each item's image, an RGB picture in its own size: the transforms of other libraries."""
+    """Apply `work`, a transform of another library, to each item's image, an RGB picture in its own size."""
     if collection.pixels is None:
-        images(collection, rows)  # which says what to do
+        images(collection, rows)  # raises an error that says what to do
     if collection.pixels is not None and collection.pixels.dtype.kind != "U":
         _check_array(collection)
         array = collection.pixels
@@ -119,10 +119,10 @@ def open_image(collection: Collection, row: int, size: int | None, least: int = 
                 raise OSError(f"it has more than 8 bits per channel (mode {picture.mode}); store it with 8")
             if least:
                 picture.draft("RGB", (least, least))
-            whole = picture.convert("RGB")
+            converted = picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as problem:
         raise _unreadable(collection, row, path, problem) from problem
-    return _squeeze(whole, size) if size else whole
+    return _squeeze(converted, size) if size else converted
 
 
 def _squeeze(picture: Image.Image, size: int) -> Image.Image:
@@ -158,7 +158,7 @@ def _threaded(work: Callable[[int], T], rows: Ints) -> Iterator[T]:
 def room(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """An empty array for images, from a toy's to iWildCam's 122 GB at 448 px.
 
-    The file has no name and goes with the process; it lies where TMPDIR says, and needs as much room there.
+    Where it does not fit in memory it is a file in TMPDIR, which has no name and disappears with the process.
     """
     if math.prod(shape) * dtype.itemsize <= SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         return np.empty(shape, dtype)
@@ -198,11 +198,11 @@ def channel_images(collection: Collection, rows: Ints, size: int | None = None) 
         raise ShiftBenchError(f"Images cannot be squeezed to {size} × {size} pixels. Use size=64, or none.")
     if not len(rows):
         return np.zeros((0, 1, size or 1, size or 1), np.float32)
-    shape = _read(collection, int(rows[0])).shape
+    shape = _read_channels(collection, int(rows[0])).shape
     out: Channels = room((len(rows), shape[0], *((size, size) if size else shape[1:])), np.dtype(np.float32))
 
     def fill(row: int) -> None:
-        image = _read(collection, int(rows[row]))
+        image = _read_channels(collection, int(rows[row]))
         if image.shape != shape:
             raise ShiftBenchError(f"{collection.path(int(rows[row]))}: the image has shape {_by(image.shape)}, "
                                   f"others have {_by(shape)}. All images of a collection must have one shape.")
@@ -214,7 +214,7 @@ def channel_images(collection: Collection, rows: Ints, size: int | None = None) 
     return out
 
 
-def _read(collection: Collection, row: int) -> Channels:
+def _read_channels(collection: Collection, row: int) -> Channels:
     path = collection.path(row)
     if path.suffix != ".npz":
         raise ShiftBenchError(f"{path}: images of more than three channels are .npz files with an array '{ARRAY}'. "
@@ -241,7 +241,7 @@ def _array(path: Path) -> Values:
             raise ValueError(f"it unfolds into {info.file_size:,} bytes")
         with archive.open(info) as stream:
             values = np.lib.format.read_array(stream, allow_pickle=False)
-            stream.read(1)  # the check sum is looked at when the end is met
+            stream.read(1)  # the checksum is verified at the end
     if values.dtype.kind not in "fiu" or values.ndim != 3 or not values.size or values.size > MAX_VALUES:
         raise ValueError(f"its array '{ARRAY}' is {values.dtype} of shape {_by(values.shape)}; it should be numbers of "
                          f"shape channels × height × width, at most {MAX_VALUES:,}")
@@ -254,8 +254,8 @@ def _squeezed(image: Channels, size: int) -> Channels:
     import torch
     import torch.nn.functional as F
 
-    whole = torch.from_numpy(np.ascontiguousarray(image))[None]
-    squeezed: Channels = F.interpolate(whole, (size, size), mode="area")[0].numpy()
+    batch = torch.from_numpy(np.ascontiguousarray(image))[None]
+    squeezed: Channels = F.interpolate(batch, (size, size), mode="area")[0].numpy()
     return squeezed
 
 

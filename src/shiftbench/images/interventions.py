@@ -1,6 +1,6 @@
 """Make training images harder on purpose: noise, erased rectangles, uninformative textures (BREEDS, A.7.3).
 
-Float N × 3 × H × W on the 0..255 scale to the same, every image by itself, all from the uniform numbers handed in.
+Float N × 3 × H × W on the 0..255 scale to the same, every image by itself, all from the uniform numbers passed in.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ ERASE_DRAWS = 3 + 2 * TRIES
 def noise(x: Tensor, u: Tensor) -> Tensor:
     """x + 0.2 · 255 · e with e standard normal for every pixel and channel, cut to legal pixels.
 
-    The paper gives mean and deviation and does not say whether it cuts; an image as a camera gives it has levels from
-    0 to 255 only, and so has ours.
+    The paper gives mean and deviation and does not say whether it cuts; a camera's image has levels from 0 to 255 only,
+    and so has ours.
     """
     n, channels, height, width = x.shape
     e = normals(u, channels * height * width).view(n, height, width, channels).permute(0, 3, 1, 2)
@@ -57,8 +57,8 @@ def erase(x: Tensor, u: Tensor) -> Tensor:
     its examples do; on images that are not, the same default would paint black.
     """
     height, width = x.shape[2:]
-    done, down, right = u[:, 0] < CHANCE, u[:, 1], u[:, 2]
-    fits = torch.zeros_like(done)
+    chosen, down, right = u[:, 0] < CHANCE, u[:, 1], u[:, 2]
+    fits = torch.zeros_like(chosen)
     tall = wide = torch.zeros_like(down)
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     for draw in u[:, 3:].unflatten(1, (TRIES, 2)).unbind(1):
@@ -72,8 +72,8 @@ def erase(x: Tensor, u: Tensor) -> Tensor:
     row, column = _places(height, x.device), _places(width, x.device)
     inside_y = (row >= top[:, None]) & (row < (top + tall)[:, None])
     inside_x = (column >= left[:, None]) & (column < (left + wide)[:, None])
-    gone = inside_y[:, :, None] & inside_x[:, None, :] & (done & fits)[:, None, None]
-    return torch.where(gone[:, None], _mean_colour(x.device), x)
+    erased = inside_y[:, :, None] & inside_x[:, None, :] & (chosen & fits)[:, None, None]
+    return torch.where(erased[:, None], _mean_colour(x.device), x)
 
 
 def texture(x: Tensor, u: Tensor) -> Tensor:
@@ -85,8 +85,8 @@ def texture(x: Tensor, u: Tensor) -> Tensor:
     """
     x = flattened(x)
     height, width = x.shape[2:]
-    drawn = uniforms(u, FIELDS * (PER_FIELD + PER_WAVE * WAVES)).unflatten(1, (FIELDS, -1))
-    bright, dark = (field(each, height, width) for each in drawn.unbind(1))
+    draws = uniforms(u, FIELDS * (PER_FIELD + PER_WAVE * WAVES)).unflatten(1, (FIELDS, -1))
+    bright, dark = (field(numbers, height, width) for numbers in draws.unbind(1))
     grey = x.mean(dim=1, keepdim=True)
     share = torch.sigmoid((grey - grey.mean(dim=(2, 3), keepdim=True)) / 8)
     return (x + dark + share * (bright - dark)).clamp(0, 255)
@@ -99,10 +99,10 @@ def flattened(x: Tensor) -> Tensor:
     reach = max(1, round(min(x.shape[2:]) / 40))
     height, width = x.shape[2:]
     for _ in range(PASSES):
-        both = torch.cat([x, x.square().sum(dim=1, keepdim=True)], dim=1)
-        both = F.pad(both, (reach,) * 4, mode="replicate")
-        both = F.avg_pool2d(F.avg_pool2d(both, (reach + 1, 1), stride=1), (1, reach + 1), stride=1)
-        mean, square = both[:, :3], both[:, 3:]
+        averaged = torch.cat([x, x.square().sum(dim=1, keepdim=True)], dim=1)
+        averaged = F.pad(averaged, (reach,) * 4, mode="replicate")
+        averaged = F.avg_pool2d(F.avg_pool2d(averaged, (reach + 1, 1), stride=1), (1, reach + 1), stride=1)
+        mean, square = averaged[:, :3], averaged[:, 3:]
         spread = square - mean.square().sum(dim=1, keepdim=True)
         corners = [(slice(None), slice(None), slice(i, i + height), slice(j, j + width))
                    for i in (0, reach) for j in (0, reach)]
@@ -148,14 +148,14 @@ def _places(n: int, device: torch.device) -> Tensor:
     return torch.arange(n, dtype=torch.float32, device=device)
 
 
-# As many random numbers per image as wanted, from two that are handed in
+# Any number of random numbers per image, from two that are passed in
 #
 # A run's draws are made on the host, some per image and step. Noise needs three per pixel: they are a hash of the
 # image's two draws and of the pixel's number, in whole numbers, so that every device gives the same bits and a
 # recorded step can be replayed.
 
-def words(u: Tensor, n: int, purpose: int = 0) -> Tensor:
-    """N × n whole numbers of 64 random bits: mix(mix(seed, purpose) + NUMBER · place), of the N × 2 draws `u`."""
+def hashes(u: Tensor, n: int, purpose: int = 0) -> Tensor:
+    """N × n whole numbers of 64 random bits: mix(mix(seed, purpose) + NUMBER · place), from the N × 2 draws `u`."""
     bits = (u.double() * 2**24).long()
     seed = _mixed(((bits[:, :1] << 24) + bits[:, 1:2]) * 64 + (purpose + 1))
     return _mixed(torch.add(seed, torch.arange(n, device=u.device), alpha=NUMBER))
@@ -163,12 +163,12 @@ def words(u: Tensor, n: int, purpose: int = 0) -> Tensor:
 
 def uniforms(u: Tensor, n: int, purpose: int = 0) -> Tensor:
     """N × n numbers from (0, 1], of 32 bits each; 1 only by rounding."""
-    halves = words(u, -(-n // 2), purpose).view(torch.int32)[:, :n]
+    halves = hashes(u, -(-n // 2), purpose).view(torch.int32)[:, :n]
     return (halves.double() + (2**31 + 0.5)).mul_(2.0**-32).float()
 
 
 def normals(u: Tensor, n: int, purpose: int = 0) -> Tensor:
-    """N × n standard normal numbers, two from a word by Box and Muller: √(-2 ln a) · (cos 2πb, sin 2πb)."""
+    """N × n standard normal numbers, two from a hash by Box and Muller: √(-2 ln a) · (cos 2πb, sin 2πb)."""
     pairs = uniforms(u, 2 * -(-n // 2), purpose).unflatten(1, (-1, 2))
     radius, angle = torch.sqrt(-2 * torch.log(pairs[..., 0])), 2 * math.pi * pairs[..., 1]
     return torch.stack([radius * torch.cos(angle), radius * torch.sin(angle)], dim=2).flatten(1)[:, :n]

@@ -33,8 +33,8 @@ def apply(x: Tensor, op: Tensor, value: Tensor, position: Tensor, present: Colle
     """One operation per image: uint8 N × 3 × H × W to the same.
 
     `op` and `value` have one entry per image, `position` (N × 2, from [0, 1)) is the centre of the square to cut out.
-    `present` names what may occur, so that the rest costs nothing. Levels are cut or rounded as Pillow does (which
-    torchvision's tensors, whose grey is cut and not rounded, miss by up to 2); what comes from beyond the edge is
+    `present` names what may occur, so that other operations cost nothing. Levels are cut or rounded as Pillow does
+    (torchvision's tensors, whose grey is cut and not rounded, differ by up to 2). Pixels from beyond the edge are
     `fill`; `smooth` reads between pixels instead of the nearest one.
     """
     names = frozenset(present)
@@ -47,21 +47,21 @@ def apply(x: Tensor, op: Tensor, value: Tensor, position: Tensor, present: Colle
     return _replace(x, changes, x, op, value, position)
 
 
-def _replace(x: Tensor, changes: list[Change], *of: Tensor) -> Tensor:
+def _replace(x: Tensor, changes: list[Change], *arguments: Tensor) -> Tensor:
     """Apply each change to its images, at most one per image.
 
-    On a device every change is computed for all and chosen from, since a recorded step can neither wait for the choice
-    nor change its shapes. On the CPU each is computed for its own images only; the outcome is the same.
+    On a device every change is computed for all images and then selected, since a recorded step can neither wait for a
+    choice nor change its shapes. On the CPU each is computed for its own images only; the result is the same.
     """
     if x.device.type != "cpu":
         for concerned, change in changes:
-            x = torch.where(concerned.view(-1, *[1] * (x.ndim - 1)), change(*of), x)
+            x = torch.where(concerned.view(-1, *[1] * (x.ndim - 1)), change(*arguments), x)
         return x
-    others = torch.stack([concerned for concerned, _ in changes]).any(0).logical_not()
-    rows = [mask.nonzero()[:, 0] for mask in (others, *(concerned for concerned, _ in changes))]
+    unchanged = torch.stack([concerned for concerned, _ in changes]).any(0).logical_not()
+    rows = [mask.nonzero()[:, 0] for mask in (unchanged, *(concerned for concerned, _ in changes))]
     parts = [x.index_select(0, rows[0])]
-    parts += [change(*(each.index_select(0, own) for each in of))
-              for own, (_, change) in zip(rows[1:], changes, strict=True) if len(own)]
+    parts += [change(*(tensor.index_select(0, chosen) for tensor in arguments))
+              for chosen, (_, change) in zip(rows[1:], changes, strict=True) if len(chosen)]
     return torch.cat(parts).index_select(0, torch.cat(rows).argsort())
 
 
@@ -81,7 +81,7 @@ def _move(x: Tensor, op: Tensor, value: Tensor, _: Tensor, *, fill: int, smooth:
         grid = torch.stack([from_x * (2 / width) - 1, from_y * (2 / height) - 1], dim=-1)
         moved = F.grid_sample(x.float(), grid, padding_mode="border", align_corners=False)
         return torch.where(inside[:, None], moved + 0.5, fill).byte()
-    # Beyond the pixels stands one more entry, the fill: points outside read that one.
+    # After the pixels comes one more entry, the fill: points outside read that one.
     beyond = torch.full((len(x), 3, 1), fill, dtype=torch.uint8, device=x.device)
     source = torch.where(inside, from_y.long() * width + from_x.long(), height * width)
     return torch.cat([x.flatten(2), beyond], 2).gather(2, source.flatten(1)[:, None].expand(-1, 3, -1)).view(x.shape)
@@ -161,11 +161,11 @@ def _saturate(x: Tensor, op: Tensor, factor: Tensor, _: Tensor) -> Tensor:
 
 def _sharpen(x: Tensor, op: Tensor, factor: Tensor, _: Tensor) -> Tensor:
     """Away from (or towards) the mean of 3 × 3 pixels in which the middle one counts five times; edges stay."""
-    whole, x = x, x.float()
+    original, x = x, x.float()
     rows = x[:, :, :-2] + x[:, :, 1:-1] + x[:, :, 2:]
     inner = x[:, :, 1:-1, 1:-1]
     total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * inner
-    out = whole.clone()
+    out = original.clone()
     out[:, :, 1:-1, 1:-1] = _blend(torch.floor(total / 13 + 0.5), inner, factor)
     return out
 
@@ -181,9 +181,9 @@ def _cut_out(x: Tensor, op: Tensor, half: Tensor, position: Tensor) -> Tensor:
     return x.masked_fill(hidden[:, None], GREY)
 
 
-def _blend(plain: Tensor, x: Tensor, factor: Tensor) -> Tensor:
-    """From `plain` (factor 0) through x (factor 1) and beyond, cut to whole levels."""
-    return (plain + (x - plain) * factor.view(-1, 1, 1, 1)).clamp(0, 255).byte()
+def _blend(base: Tensor, x: Tensor, factor: Tensor) -> Tensor:
+    """From `base` (factor 0) through x (factor 1) and beyond, cut to whole levels."""
+    return (base + (x - base) * factor.view(-1, 1, 1, 1)).clamp(0, 255).byte()
 
 
 def _luma(x: Tensor) -> Tensor:

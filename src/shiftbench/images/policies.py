@@ -142,10 +142,10 @@ def strength(op: str, policy: str, side: int) -> Range:
     slopes = {"rotate": 3.0, "shear-x": 0.03, "shear-y": 0.03, "translate-x": translate, "translate-y": translate}
     if op in GEOMETRY:
         return 0.0, slopes[op], True
-    rest = {"posterize": (4.0 if policy in ("cifar", "augmix") else 8.0, -0.4, False),
+    ranges = {"posterize": (4.0 if policy in ("cifar", "augmix") else 8.0, -0.4, False),
             "solarize": (256.0, -25.6, False), "solarize-add": (0.0, 11.0, False),
             "cutout": (0.0, reach(10, 40, side) / 10, False)}
-    return rest.get(op, (0.0, 0.0, False))
+    return ranges.get(op, (0.0, 0.0, False))
 
 
 def sub_policies(policy: str) -> list[list[tuple[str, float, int]]]:

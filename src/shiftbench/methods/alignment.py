@@ -1,4 +1,4 @@
-"""What methods share that make the features of domains alike: CORAL, MMD and DANN."""
+"""The common part of methods that make the features of domains alike: CORAL, MMD and DANN."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Alignment(Environments):
 
         min  R(f)  +  penalty * apart(z, e)
 
-    z are the features of the batch's items, e their environments; `apart` says how far apart these are. `unlabelled`
-    names a split whose items take part by their domains, without their labels.
+    z are the features of the batch's items, e their environments; `apart` measures the distance between these.
+    `unlabelled` names a split whose items take part by their domains, without their labels.
     """
 
     unlabelled: str = ""
@@ -60,16 +60,16 @@ class Alignment(Environments):
 
     def features(self, net: Net, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The features of the labelled items, then those of all items with their codes."""
-        z, codes, others = net.features(batch.x), self.codes(batch), batch.unlabelled
-        if others is None:
+        z, codes, unlabelled = net.features(batch.x), self.codes(batch), batch.unlabelled
+        if unlabelled is None:
             return z, z, codes
-        return z, torch.cat([z, net.features(others.x)]), torch.cat([codes, others.domain])
+        return z, torch.cat([z, net.features(unlabelled.x)]), torch.cat([codes, unlabelled.domain])
 
 
 def squared_distances(inner: Tensor) -> Tensor:
     """|| a - b ||^2 = <a, a> + <b, b> - 2 <a, b> for every pair of a table of inner products."""
-    own = inner.diagonal()
-    return own[:, None] + own[None, :] - 2 * inner
+    norms = inner.diagonal()
+    return norms[:, None] + norms[None, :] - 2 * inner
 
 
 def mean_over_pairs(apart: Tensor, usable: Tensor) -> Tensor:

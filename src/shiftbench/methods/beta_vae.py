@@ -111,7 +111,7 @@ def parts(encoder: nn.Module, decoder: nn.Module, x: Tensor, u: Tensor) -> Parts
     """Both in 32 bits whatever the run's precision: they are sums of thousands. `u` are uniforms, items × L."""
     from shiftbench.models.generative import resized
 
-    mean, log_variance = (part.float() for part in encoder(x))
+    mean, log_variance = (tensor.float() for tensor in encoder(x))
     z = mean + (log_variance / 2).exp() * normal(u)
     logits, pixels = decoder(z).float(), (resized(x).float() + 1) / 2  # this model's images come in [-1, 1]
     likelihood = -F.binary_cross_entropy_with_logits(logits, pixels, reduction="none").flatten(1).sum(dim=1)

@@ -99,12 +99,12 @@ def invariance(logits: Tensor, batch: Batch, codes: Tensor, n: int, unbiased: bo
         slopes = slopes * batch.weight[:, None]
     if unbiased:
         odd = _odd(known, codes)
-        halves = [_means(slopes, known & part, codes, n) for part in (~odd, odd)]
+        halves = [_means(slopes, known & half, codes, n) for half in (~odd, odd)]
         (even_mean, even_count), (odd_mean, odd_count) = halves
         products, usable = even_mean * odd_mean, (even_count > 0) & (odd_count > 0)
     else:
-        whole, count = _means(slopes, known, codes, n)
-        products, usable = whole**2, count >= least
+        mean, count = _means(slopes, known, codes, n)
+        products, usable = mean**2, count >= least
     return (products * usable).sum() / usable.sum().clamp(min=1)
 
 

@@ -51,15 +51,15 @@ class LfF(Method):
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        biased, own = (F.cross_entropy(one(batch.x), batch.label, reduction="none") for one in (state.twin, net))
-        losses = relative_difficulty(biased, own) * own + generalised(biased, self.q)
+        biased, debiased = (F.cross_entropy(f(batch.x), batch.label, reduction="none") for f in (state.twin, net))
+        losses = relative_difficulty(biased, debiased) * debiased + generalised(biased, self.q)
         return (losses if batch.weight is None else losses * batch.weight).mean()
 
 
-def relative_difficulty(biased: Tensor, own: Tensor) -> Tensor:
+def relative_difficulty(biased: Tensor, debiased: Tensor) -> Tensor:
     """W of two losses: 1/2 where they are equal. Where both are 0 there is nothing to weigh, and it is 0."""
-    biased, own = biased.detach(), own.detach()
-    return biased / (biased + own).clamp(min=torch.finfo(own.dtype).tiny)
+    biased, debiased = biased.detach(), debiased.detach()
+    return biased / (biased + debiased).clamp(min=torch.finfo(debiased.dtype).tiny)
 
 
 def generalised(losses: Tensor, q: Number) -> Tensor:

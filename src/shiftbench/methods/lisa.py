@@ -56,7 +56,7 @@ class LISA(Method):
         return 4
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        which, who, first, second = draws_of(batch)
+        strategy, choice, first, second = draws_of(batch)
         label, domain = batch.label[:, None] == batch.label, batch.domain[:, None] == batch.domain
-        fits = torch.where((which < self.p_sel)[:, None], label & ~domain, domain & ~label)
-        return mixed_loss(net, batch, partner(fits, who), symmetric_beta(first, second, self.alpha))
+        fits = torch.where((strategy < self.p_sel)[:, None], label & ~domain, domain & ~label)
+        return mixed_loss(net, batch, partner(fits, choice), symmetric_beta(first, second, self.alpha))

@@ -101,7 +101,7 @@ class Codes(NamedTuple):
 
 class Trained(Protocol):
     """What `fit` gets back for a stage: the net with its chosen weights, the method's state as the last step left it,
-    and what the net says about a split."""
+    and the net's predictions on a split."""
 
     net: Net
     state: nn.Module
@@ -117,7 +117,7 @@ class Trained(Protocol):
 
 
 class Stage(NamedTuple):
-    """What `fit` asks for: train this method, and all in which that differs from the run's plain training."""
+    """What `fit` asks for: a method to train, and everything that differs from the run's plain training."""
 
     method: Method
     weights: Tensor | None = None  # of each training item's loss
@@ -198,7 +198,8 @@ class Method:
         return risks(net, batch).mean()
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
-        """The training as a row of stages, `learned = yield Stage(method)` for each: many runs can train at once."""
+        """The training as a sequence of stages, `learned = yield Stage(method)` for each: many runs can train at once.
+        """
         return (yield Stage(self))
 
     def adapted(self, net: Net, inputs: Tensor) -> Net:
@@ -247,7 +248,7 @@ class Environments(Method):
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What a list of methods shows of one. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
+    """What a list of methods shows for each. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
     cls = find(METHODS, "method", name)
     return {"name": name, "family": cls.family, "batches": cls.batches, "needs": NEEDS[cls.needs],
             "targets": list(cls.targets),

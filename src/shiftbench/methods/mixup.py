@@ -55,9 +55,9 @@ class MixUp(Method):
         return 3
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        who, first, second = draws_of(batch)
-        other = partner(batch.domain[:, None] != batch.domain, who)
-        return mixed_loss(net, batch, other, symmetric_beta(first, second, self.alpha))
+        choice, first, second = draws_of(batch)
+        partners = partner(batch.domain[:, None] != batch.domain, choice)
+        return mixed_loss(net, batch, partners, symmetric_beta(first, second, self.alpha))
 
 
 def draws_of(batch: Batch) -> Sequence[Tensor]:
@@ -75,16 +75,17 @@ def partner(eligible: Tensor, u: Tensor) -> Tensor:
     return torch.where(count > 0, chosen, torch.arange(len(u), device=u.device))
 
 
-def mixed_loss(net: Net, batch: Batch, other: Tensor, share: Tensor) -> Tensor:
-    """The mean loss where each item's input and label have given way to those of item `other` by `share`.
+def mixed_loss(net: Net, batch: Batch, partners: Tensor, share: Tensor) -> Tensor:
+    """The mean loss where each item's input and label are mixed with those of its partner, which count by `share`.
 
-    Written as what is added to the item: without a partner, or with share 0, its loss is its own to the last bit.
+    Written as an addition to the item: without a partner, or with share 0, its loss is its own to the last bit.
     """
-    x = batch.x + share.view(-1, *[1] * (batch.x.ndim - 1)) * (batch.x[other] - batch.x)
+    x = batch.x + share.view(-1, *[1] * (batch.x.ndim - 1)) * (batch.x[partners] - batch.x)
     logits = net(x)
-    own = per_item(logits, batch)
-    weight = None if batch.weight is None else batch.weight[other]
-    return (own + share * (per_item(logits, batch._replace(label=batch.label[other], weight=weight)) - own)).mean()
+    losses = per_item(logits, batch)
+    weight = None if batch.weight is None else batch.weight[partners]
+    partner_losses = per_item(logits, batch._replace(label=batch.label[partners], weight=weight))
+    return (losses + share * (partner_losses - losses)).mean()
 
 
 def symmetric_beta(u: Tensor, v: Tensor, alpha: Number) -> Tensor:

@@ -39,13 +39,13 @@ BREEDS = "Santurkar et al. (2021), BREEDS"
 NOOCH = "Madras & Zemel (2021), NOOCh"
 
 
-def _model(name: str, words: str, paper: str = WILES, source: str = "F.1") -> Preset:
-    return Preset({"model": name}, paper, source, f"ERM with {words}.", "erm", "architecture")
+def _model(name: str, description: str, paper: str = WILES, source: str = "F.1") -> Preset:
+    return Preset({"model": name}, paper, source, f"ERM with {description}.", "erm", "architecture")
 
 
-def _augmented(name: str, words: str, paper: str = WILES, source: str = "F.2",
+def _augmented(name: str, description: str, paper: str = WILES, source: str = "F.2",
                family: str = "heuristic augmentation") -> Preset:
-    return Preset({"augment": name}, paper, source, f"ERM on {words}.", "erm", family)
+    return Preset({"augment": name}, paper, source, f"ERM on {description}.", "erm", family)
 
 
 VARIANTS: Mapping[str, Preset] = {
@@ -224,8 +224,8 @@ def _wilds_method(name: str, method: str) -> dict[str, Any]:
     if method == "group_dro":
         items, domains = published.robust
         return {"step_size": 0.01, "by": unit, "batches": unit, "batch_size": items, "domains_per_batch": domains}
-    own = {"penalty": published.coral} if method == "coral" else {"penalty": 1.0, "anneal": 500 / published.steps}
-    return {**own, "batches": unit, "batch_size": published.batch // published.domains,
+    params = {"penalty": published.coral} if method == "coral" else {"penalty": 1.0, "anneal": 500 / published.steps}
+    return {**params, "batches": unit, "batch_size": published.batch // published.domains,
             "domains_per_batch": published.domains}
 
 
@@ -293,7 +293,7 @@ def expand(names: Iterable[str], method: str = "", task: str = "") -> tuple[str,
 
 
 def variant_of(name: str) -> str:
-    """The variant that a user means who gives its name, or its old name, as a method's; empty where there is none."""
+    """The variant whose name, or old name, a user gave as a method's; empty where there is none."""
     return "" if name in METHODS else RENAMED.get(name, name if name in VARIANTS else "")
 
 
@@ -309,7 +309,7 @@ def find_method(name: str, where: str = "") -> type[Method]:
 
 
 def preset_facts(name: str) -> dict[str, Any]:
-    """What a list of presets shows of one. `wiles` is the grid of Wiles et al. for a variant."""
+    """What a list of presets shows for each. `wiles` is the grid of Wiles et al. for a variant."""
     preset = find(PRESETS, "preset", name)
     return {"name": name, "method": preset.method or "any", "family": preset.family, "settings": dict(preset.settings),
             "by_method": {method: dict(settings) for method, settings in preset.by_method.items()},

@@ -86,8 +86,8 @@ class Undersample(ERM):
     def drawing(self, codes: Codes) -> Tensor | None:
         if self.exponent == 0:
             return None
-        own = {"group": codes.group, "label": codes.label, "domain": codes.domain}[self.by]
-        return torch.bincount(own).double()[own] ** -self.exponent
+        code = {"group": codes.group, "label": codes.label, "domain": codes.domain}[self.by]
+        return torch.bincount(code).double()[code] ** -self.exponent
 
 
 def _counts(task: Task, by: str) -> Tensor:

@@ -69,9 +69,9 @@ class SagNet(Method):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         first, second, a = draws_of(batch)
         maps = net.maps(batch.x)
-        others = ~torch.eye(len(maps), dtype=torch.bool, device=maps.device)
-        content = per_item(net.head(net.pool(restyled(maps, partner(others, first), a))), batch).mean()
-        swapped = recontented(maps, partner(others, second))
+        eligible = ~torch.eye(len(maps), dtype=torch.bool, device=maps.device)
+        content = per_item(net.head(net.pool(restyled(maps, partner(eligible, first), a))), batch).mean()
+        swapped = recontented(maps, partner(eligible, second))
         style = F.cross_entropy(state.style(swapped.detach()), batch.label)
         fixed = {name: weight.detach() for name, weight in state.style.named_parameters()}
         guess = torch.func.functional_call(state.style, fixed, (swapped,))
@@ -85,15 +85,15 @@ def style(maps: Tensor) -> tuple[Tensor, Tensor]:
     return mean, torch.sqrt(variance + 1e-5)
 
 
-def restyled(maps: Tensor, other: Tensor, a: Tensor) -> Tensor:
-    """Each item's maps in a style between its own (a = 1) and that of item `other` (a = 0)."""
+def restyled(maps: Tensor, partners: Tensor, a: Tensor) -> Tensor:
+    """Each item's maps in a style between its own (a = 1) and that of its partner (a = 0)."""
     mean, deviation = style(maps)
     a = a.view(-1, 1, 1, 1)
-    return (maps - mean) / deviation * deviation.lerp(deviation[other], 1 - a) + mean.lerp(mean[other], 1 - a)
+    return (maps - mean) / deviation * deviation.lerp(deviation[partners], 1 - a) + mean.lerp(mean[partners], 1 - a)
 
 
-def recontented(maps: Tensor, other: Tensor) -> Tensor:
-    """Each item's style on the content of item `other`, through which no gradient goes."""
+def recontented(maps: Tensor, partners: Tensor) -> Tensor:
+    """Each item's style on the content of its partner, through which no gradient goes."""
     mean, deviation = style(maps)
     content = ((maps - mean) / deviation).detach()
-    return content[other] * deviation + mean
+    return content[partners] * deviation + mean

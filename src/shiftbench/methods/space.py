@@ -83,9 +83,9 @@ def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
     if name == "choice":
         return Choice(tuple(values))
     numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    wanted = 3 if name == "power" else 2
-    if len(numbers) != len(values) or len(values) != wanted or not all(map(isfinite, numbers)):
-        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}} with {wanted} finite numbers, "
+    count = 3 if name == "power" else 2
+    if len(numbers) != len(values) or len(values) != count or not all(map(isfinite, numbers)):
+        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}} with {count} finite numbers, "
                               f"not {values!r}.")
     if numbers[-2] > numbers[-1] or (name == "power" and numbers[0] <= 0):
         raise ShiftBenchError(f"{where}: {values!r} is not a law: low must not be above high"
@@ -166,7 +166,7 @@ SPACES: Mapping[str, Named] = {
 
 
 def listed(method: str, name: str) -> dict[str, str]:
-    """What a named space has for a method, for people: setting -> value or values."""
+    """The entries of a named space for a method, as text: setting -> value or values."""
     space = SPACES[name]
     entries = {**space.run, **space.methods.get(method, {})}
     return {key: ", ".join(map(str, entry.values)) if isinstance(entry, Grid) else

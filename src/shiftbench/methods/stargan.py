@@ -98,27 +98,27 @@ class _Translation(Method):
         return state
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        x = plain(batch.x, net)
-        wanted = drawn(batch, state.generator)
-        translated = state.generator(x, wanted)
+        x = to_unit(batch.x, net)
+        target = target_domains(batch, state.generator)
+        translated = state.generator(x, target)
         back = state.generator(translated, batch.domain)
-        return (F.l1_loss(back, x) + convincing(state.discriminator, translated, wanted, self.adversarial)
+        return (F.l1_loss(back, x) + convincing(state.discriminator, translated, target, self.adversarial)
                 + telling(state.discriminator, x, translated, batch.domain, self.adversarial))
 
 
-def convincing(discriminator: nn.Module, translated: Tensor, wanted: Tensor, adversarial: Number) -> Tensor:
-    """G's part: its images look real and are of the wanted domain. D's weights are given as constants."""
+def convincing(discriminator: nn.Module, translated: Tensor, target: Tensor, adversarial: Number) -> Tensor:
+    """G's part: its images look real and are of the target domain. D's weights are constants here."""
     fixed = {name: parameter.detach() for name, parameter in discriminator.named_parameters()}
     real, domain = torch.func.functional_call(discriminator, fixed, translated)
-    return F.cross_entropy(domain, wanted) + adversarial * ((real.float() - 1) ** 2).mean()
+    return F.cross_entropy(domain, target) + adversarial * ((real.float() - 1) ** 2).mean()
 
 
-def telling(discriminator: nn.Module, x: Tensor, translated: Tensor, own: Tensor, adversarial: Number) -> Tensor:
-    """D's part: what is real, and of which domain it is. G's images are given as constants."""
+def telling(discriminator: nn.Module, x: Tensor, translated: Tensor, source: Tensor, adversarial: Number) -> Tensor:
+    """D's part: what is real, and of which domain it is. G's images are constants here."""
     real, domain = discriminator(torch.cat([x, translated.detach().to(x.dtype)]))
-    truly, falsely = real.float().chunk(2)
-    return (F.cross_entropy(domain[:len(x)], own)
-            + adversarial * (((truly - 1) ** 2).mean() + (falsely ** 2).mean()) / 2)
+    on_real, on_translated = real.float().chunk(2)
+    return (F.cross_entropy(domain[:len(x)], source)
+            + adversarial * (((on_real - 1) ** 2).mean() + (on_translated ** 2).mean()) / 2)
 
 
 @dataclass(frozen=True)
@@ -143,19 +143,19 @@ class _OnTranslated(ERM):
             return batch.x
         share = batch._replace(u=(batch.u / self.alpha).clamp(max=1))
         with torch.no_grad():
-            translated = normalised(self.generator(plain(batch.x, net), drawn(share, self.generator)), net)
+            translated = normalised(self.generator(to_unit(batch.x, net), target_domains(share, self.generator)), net)
         if self.alpha == 1:
             return translated
         return torch.where((batch.u[:, 0] < self.alpha)[:, None, None, None], translated.to(batch.x.dtype), batch.x)
 
 
-def drawn(batch: Batch, generator: Generator) -> Tensor:
-    """The domain that each image is to be translated to."""
+def target_domains(batch: Batch, generator: Generator) -> Tensor:
+    """The domain that each image is translated to."""
     assert batch.u is not None
     return (batch.u[:, 0] * generator.n_domains).long().clamp(max=generator.n_domains - 1)
 
 
-def plain(x: Tensor, net: Net) -> Tensor:
+def to_unit(x: Tensor, net: Net) -> Tensor:
     """Images in [-1, 1], whatever the net's own scale is. By channel: a recorded step cannot fetch a tensor of scales
     from the host."""
     return torch.stack([channel * (std / 127.5) + (mean / 127.5 - 1)

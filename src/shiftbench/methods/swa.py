@@ -1,4 +1,4 @@
-"""Stochastic weight averaging: the middle of the place that training wanders about in."""
+"""Stochastic weight averaging: the mean of the weights that late training passes through."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class SWA(ERM):
         return {"every": f"from start={self.start:g} on, only the last of {task.steps:,} steps is averaged"}
 
     def state(self, task: Task) -> nn.Module:
-        parts = task.twin().named_parameters()
+        parameters = task.twin().named_parameters()
         return memory(n=torch.zeros(()), steps=task.steps,
-                      **{slashed(name): torch.zeros_like(part.detach()) for name, part in parts})
+                      **{slashed(name): torch.zeros_like(parameter.detach()) for name, parameter in parameters})
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        due = after(step, first_step(self.start, state.steps), 1.0, 0.0) * ((state.steps - step) % self.every == 0)
-        take(net, state, due)
+        counts = after(step, first_step(self.start, state.steps), 1.0, 0.0) * ((state.steps - step) % self.every == 0)
+        take(net, state, counts)
         return super().loss(net, batch, state, step)
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
@@ -78,13 +78,13 @@ class SWA(ERM):
         return learned
 
 
-def take(net: nn.Module, state: Any, due: Number) -> None:
-    """Let the net's weights into the running mean where `due` is 1; leave it where that is 0."""
-    state.n = state.n + due
-    share = due / torch.clamp(state.n, min=1)
-    for name, part in net.named_parameters():
+def take(net: nn.Module, state: Any, counts: Number) -> None:
+    """Add the net's weights to the running mean where `counts` is 1; leave it where that is 0."""
+    state.n = state.n + counts
+    share = counts / torch.clamp(state.n, min=1)
+    for name, parameter in net.named_parameters():
         mean = getattr(state, slashed(name))
-        setattr(state, slashed(name), mean + share * (part.detach() - mean))
+        setattr(state, slashed(name), mean + share * (parameter.detach() - mean))
 
 
 def slashed(name: str) -> str:

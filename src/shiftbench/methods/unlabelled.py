@@ -205,10 +205,10 @@ class Student(NoisyStudent):
         return memory(label=self.label)
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        others = batch.unlabelled
-        assert others is not None
+        unlabelled = batch.unlabelled
+        assert unlabelled is not None
         risk = per_item(self.noisy(net, batch.x, batch.u), batch).mean()
-        return risk + F.cross_entropy(self.noisy(net, others.x, others.u), state.label[others.index])
+        return risk + F.cross_entropy(self.noisy(net, unlabelled.x, unlabelled.u), state.label[unlabelled.index])
 
     def noisy(self, net: Net, x: Tensor, u: Tensor | None) -> Tensor:
         assert u is not None
@@ -221,8 +221,8 @@ def dropped(z: Tensor, u: Tensor, rate: Number) -> Tensor:
     Which ones is a hash of the item's random number u and the feature's place: one number per item is enough, and the
     same features fall on every device.
     """
-    place = torch.arange(z.shape[-1], device=z.device) * 0x9E3779B1
-    mixed = (u * 2.0**24).long()[:, None] * 0x85EBCA6B + place
+    offset = torch.arange(z.shape[-1], device=z.device) * 0x9E3779B1
+    mixed = (u * 2.0**24).long()[:, None] * 0x85EBCA6B + offset
     for shift, factor in ((15, 0x2C1B3C6D), (12, 0x297A2D39)):
         mixed = ((mixed ^ (mixed >> shift)) * factor) & 0xFFFFFFFF
     chance = (mixed ^ (mixed >> 15)).float() * 2.0**-32

@@ -30,8 +30,8 @@ class _Detector(Net):
     of the batch, the same where every image gives as many. No norm looks at other images, and nothing is resized:
     images come in the size and on the scale of pixels that the run says. In WILDS they are 1024 × 1024 px as well.
 
-    `features(x)` are those of the whole image as one region, `head` is how much a region is of each kind: so net(x)
-    says how much an image looks like one large thing. Boxes do not tell their kind, so that to learn there must be one.
+    `features(x)` are those of the whole image as one region, `head` scores how much a region is of each kind: so net(x)
+    says how much an image looks like one large thing. Boxes carry no kind, so training needs exactly one.
     """
 
     anchors: ClassVar[tuple[tuple[int, ...], ...]]  # sides in pixels, for each map
@@ -63,27 +63,27 @@ class _Detector(Net):
                                   "Name one tag in the recipe: label = \"TAG\".")
         truths = []
         for box in target.to(torch.float32):
-            there = box[(box[:, 2:] > box[:, :2]).all(dim=1)]
-            truths.append({"boxes": there, "labels": torch.ones(len(there), dtype=torch.int64, device=there.device)})
-        images, maps = self._seen(x)
+            valid = box[(box[:, 2:] > box[:, :2]).all(dim=1)]
+            truths.append({"boxes": valid, "labels": torch.ones(len(valid), dtype=torch.int64, device=valid.device)})
+        images, maps = self._images_and_maps(x)
         proposals, of_anchors = self.rpn(images, maps, truths)
         boxes, _, kinds, goals = self.choice.select_training_samples(proposals, truths)
         scores, moves = self.head.both(self.features.of(maps, boxes, images.tensors.shape[2]))
         count = [len(box) for box in boxes]
-        each = [sum(fastrcnn_loss(score, move, [kind], [goal])) for score, move, kind, goal in zip(
+        per_image = [sum(fastrcnn_loss(score, move, [kind], [goal])) for score, move, kind, goal in zip(
             scores.split(count), moves.split(count), kinds, goals, strict=True)]
-        return torch.stack(each) + sum(of_anchors.values())
+        return torch.stack(per_image) + sum(of_anchors.values())
 
     @torch.no_grad()
     def detect(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Boxes and scores of each image: at most 100, with scores above 0.05, no two of which share more than half."""
-        images, maps = self._seen(x)
+        images, maps = self._images_and_maps(x)
         proposals, _ = self.rpn(images, maps)
         scores, moves = self.head.both(self.features.of(maps, proposals, images.tensors.shape[2]))
         boxes, values, _ = self.choice.postprocess_detections(scores, moves, proposals, images.image_sizes)
         return list(zip(boxes, values, strict=True))
 
-    def _seen(self, x: Tensor) -> tuple[Any, dict[str, Tensor]]:
+    def _images_and_maps(self, x: Tensor) -> tuple[Any, dict[str, Tensor]]:
         padded, size = _padded(x), (x.shape[2], x.shape[3])
         return ImageList(padded, [size] * len(x)), self.features.body(padded)
 
@@ -100,8 +100,8 @@ class _Regions(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         padded = _padded(x)
-        whole = torch.tensor([[0.0, 0.0, x.shape[3], x.shape[2]]], device=x.device, dtype=x.dtype)
-        return self.of(self.body(padded), [whole] * len(x), padded.shape[2])
+        box = torch.tensor([[0.0, 0.0, x.shape[3], x.shape[2]]], device=x.device, dtype=x.dtype)
+        return self.of(self.body(padded), [box] * len(x), padded.shape[2])
 
     def of(self, maps: Mapping[str, Tensor], boxes: list[Tensor], height: int) -> Tensor:
         z = regions([maps[name] for name in self.pooled], boxes, height, self.side).flatten(1)
@@ -135,9 +135,9 @@ class FasterRCNN(_Detector, Published):
         from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
 
         body = resnet_fpn_backbone(backbone_name="resnet50", weights=None, trainable_layers=5)
-        for part in body.modules():
-            if hasattr(part, "bn3"):
-                part.bn3.weight.fill_(0.25)  # one by √16 blocks: a fresh net's frozen norms would let its values grow
+        for block in body.modules():
+            if hasattr(block, "bn3"):
+                block.bn3.weight.fill_(0.25)  # one by √16 blocks: a fresh net's frozen norms would let its values grow
         return body, body.out_channels
 
     @classmethod
@@ -157,16 +157,16 @@ class FasterRCNN(_Detector, Published):
 
     def completed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """A detector's file as it is, its background apart from its kinds; a ResNet's with the rest as it is here."""
-        kept = {key: value for key, value in tensors.items() if not key.endswith("num_batches_tracked")}
-        for part in ("weight", "bias"):
-            scores = kept.pop(f"head.scores.{part}", None)
+        state = {key: value for key, value in tensors.items() if not key.endswith("num_batches_tracked")}
+        for suffix in ("weight", "bias"):
+            scores = state.pop(f"head.scores.{suffix}", None)
             if scores is not None:
-                kept[f"head.ground.{part}"], kept[f"head.{part}"] = scores[:1], scores[1:]
-        resnet = {key: value for key, value in kept.items() if key.startswith(RESNET)}
-        if resnet and not any(key.startswith("rpn.") for key in kept):
-            kept = resnet | {key: value for key, value in self.state_dict().items() if not key.startswith(RESNET)}
+                state[f"head.ground.{suffix}"], state[f"head.{suffix}"] = scores[:1], scores[1:]
+        resnet = {key: value for key, value in state.items() if key.startswith(RESNET)}
+        if resnet and not any(key.startswith("rpn.") for key in state):
+            state = resnet | {key: value for key, value in self.state_dict().items() if not key.startswith(RESNET)}
         self.features.body.body["layer1"].register_forward_hook(_fixed)
-        return kept
+        return state
 
 
 RESNET = "features.body.body."
@@ -229,16 +229,16 @@ class Sampler:
 
     def __call__(self, kinds: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Which are drawn of those on a thing (kind ≥ 1) and of those on none (0); the others (-1) never are."""
-        things, others = [], []
+        positives, negatives = [], []
         for kind in kinds:
             seed = int(torch.randint(2**62, ()))
             order = torch.randperm(len(kind), generator=torch.Generator(kind.device).manual_seed(seed),
                                    device=kind.device)
-            on, off = (order[wanted[order]] for wanted in (kind >= 1, kind == 0))
+            on, off = (order[mask[order]] for mask in (kind >= 1, kind == 0))
             on = on[:int(self.n * self.share)]
-            things.append(_marked(kind, on))
-            others.append(_marked(kind, off[:self.n - len(on)]))
-        return things, others
+            positives.append(_marked(kind, on))
+            negatives.append(_marked(kind, off[:self.n - len(on)]))
+        return positives, negatives
 
 
 def _marked(like: Tensor, places: Tensor) -> Tensor:
@@ -274,9 +274,9 @@ class Proposals(RegionProposalNetwork):
                      ) -> tuple[Tensor, Tensor]:
         """The loss of each image; torchvision's is one mean over all anchors of a batch."""
         n = len(kinds)
-        each = [super(Proposals, self).compute_loss(score, move, [kind], [goal]) for score, move, kind, goal in zip(
+        losses = [super(Proposals, self).compute_loss(score, move, [kind], [goal]) for score, move, kind, goal in zip(
             scores.reshape(n, -1), moves.reshape(n, -1, 4), kinds, goals, strict=True)]
-        of_scores, of_moves = zip(*each, strict=True)
+        of_scores, of_moves = zip(*losses, strict=True)
         return torch.stack(of_scores), torch.stack(of_moves)
 
 
@@ -289,19 +289,20 @@ class Choice(RoIHeads):
         self.fg_bg_sampler = Sampler(n_sampled, 0.25)
 
 
-# Features of a region: what maps say at a grid of points in a box (RoIAlign of He et al., 2017, as in torchvision).
+# Features of a region: values of maps at a grid of points in a box (RoIAlign of He et al., 2017, as in torchvision).
 
 SAMPLES = 2
 """Points per side of a cell, of which it is the mean."""
 COMMON, COARSE = 224, 4
-"""A box of 224 px is looked at on the map of stride 2⁴ (Lin et al., 2017, equation 1)."""
+"""A box of 224 px is read from the map of stride 2⁴ (Lin et al., 2017, equation 1)."""
 
 
 def regions(maps: Sequence[Tensor], boxes: Sequence[Tensor], height: int, side: int) -> Tensor:
     """Boxes × channels × side × side, image after image. `boxes` has one tensor per image, M × 4 in its pixels;
     `height` is that of the images. Where there are several maps, each box is read from the map that fits its size."""
     box = torch.cat(list(boxes))
-    image = torch.repeat_interleave(torch.tensor([len(own) for own in boxes], device=box.device), output_size=len(box))
+    count = torch.tensor([len(rows) for rows in boxes], device=box.device)
+    image = torch.repeat_interleave(count, output_size=len(box))
     level = _levels(box, maps[0].shape[2] / height, len(maps))
     order, parts = [], []
     for number, plane in enumerate(maps):
@@ -322,7 +323,7 @@ def _levels(box: Tensor, finest: float, n: int) -> Tensor:
 def align(plane: Tensor, image: Tensor, box: Tensor, scale: float, side: int) -> Tensor:
     """Boxes × channels × side × side of one map; boxes stand by image.
 
-    A GPU adds up the gradient of torchvision's own in any order, so where results must repeat it is made of products.
+    A GPU adds up the gradient of torchvision's own in any order, so where results must repeat it is done by products.
     """
     if plane.is_cuda and torch.are_deterministic_algorithms_enabled():
         return by_products(plane, image, box, scale, side)
@@ -339,8 +340,8 @@ def by_products(plane: Tensor, image: Tensor, box: Tensor, scale: float, side: i
         columns, rows = (_weights(begin[:, k], size[:, k], plane.shape[3 - k], side) for k in (0, 1))
         count = torch.bincount(image, minlength=len(plane)).tolist()
         products = []
-        for one, row, column in zip(plane, rows.split(count), columns.split(count), strict=True):
-            lines = torch.matmul(row.flatten(0, 1), one)  # channels × (boxes · side) × width
+        for image_map, row, column in zip(plane, rows.split(count), columns.split(count), strict=True):
+            lines = torch.matmul(row.flatten(0, 1), image_map)  # channels × (boxes · side) × width
             lines = lines.unflatten(1, (len(row), side)).transpose(0, 1)
             products.append(lines @ column.transpose(1, 2)[:, None])
         return torch.cat(products)
@@ -350,7 +351,7 @@ def _weights(begin: Tensor, size: Tensor, n: int, side: int) -> Tensor:
     """Boxes × side × n: how much each of n places counts for a cell. Points are read between places; beyond the map by
     more than a place, they are 0."""
     step = (torch.arange(side * SAMPLES, device=begin.device) + 0.5) / (side * SAMPLES)
-    at = begin[:, None] + size[:, None] * step
-    inside = ((at >= -1) & (at <= n)).to(at.dtype)
-    near = (1 - (at.clamp(0, n - 1)[:, :, None] - torch.arange(n, device=at.device)).abs()).clamp(min=0)
+    position = begin[:, None] + size[:, None] * step
+    inside = ((position >= -1) & (position <= n)).to(position.dtype)
+    near = (1 - (position.clamp(0, n - 1)[:, :, None] - torch.arange(n, device=position.device)).abs()).clamp(min=0)
     return (near * inside[:, :, None]).unflatten(1, (side, SAMPLES)).mean(dim=2)

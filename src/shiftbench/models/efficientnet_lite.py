@@ -42,8 +42,8 @@ class EfficientNetLite0(Net):
         """`_blocks.3._bn1.weight` to `features.blocks.3.bn1.weight`; `_fc` is the head."""
         if not key.startswith("_"):
             return key
-        bare = re.sub(r"(^|\.)_", r"\1", key)
-        return f"head.{bare[3:]}" if bare.startswith("fc.") else f"features.{bare}"
+        name = re.sub(r"(^|\.)_", r"\1", key)
+        return f"head.{name[3:]}" if name.startswith("fc.") else f"features.{name}"
 
     @classmethod
     def imagenet(cls) -> Path:

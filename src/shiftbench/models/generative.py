@@ -145,11 +145,11 @@ class Generator(nn.Module):
                 nn.InstanceNorm2d(below // 2), nn.ReLU())),
             _Reflect(3), nn.Conv2d(width, 3, 7), nn.Tanh())
 
-    def forward(self, x: Tensor, wanted: Tensor) -> Tensor:
+    def forward(self, x: Tensor, domain: Tensor) -> Tensor:
         if x.shape[2] % 4 or x.shape[3] % 4:
             raise ShiftBenchError("stargan: the sides of images must be multiples of 4, but they are "
                                   f"{' × '.join(map(str, x.shape[2:]))} px. Choose another size.")
-        code = (wanted[:, None] == torch.arange(self.n_domains, device=x.device)).to(x.dtype)
+        code = (domain[:, None] == torch.arange(self.n_domains, device=x.device)).to(x.dtype)
         h = self.down(torch.cat([x, code[:, :, None, None].expand(-1, -1, *x.shape[2:])], dim=1))
         for block in self.blocks[:blocks_for(x.shape[2])]:
             h = block(h)

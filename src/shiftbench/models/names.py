@@ -85,7 +85,8 @@ CATALOGUE: Registry[Model] = Registry({
 
 
 LIBRARIES = {"timm": "images", "torchvision": "images", "hf": ""}
-"""The libraries whose models are named LIBRARY:NAME, and what their models take; empty where a model says it."""
+"""The libraries whose models are named LIBRARY:NAME, and what their models take; empty where that depends on the model.
+"""
 ESTIMATOR = "sklearn:"
 """Before the class of an estimator of scikit-learn, which is fitted at once (`training/estimators.py`)."""
 OBJECT = "object"
@@ -96,8 +97,8 @@ _OUTSIDE = "shiftbench.models.outside"
 
 def library_of(name: str) -> str:
     """Where an outside model comes from: timm, torchvision, hf, file (PATH.py:FUNCTION) or object; else empty."""
-    library, colon, rest = name.partition(":")
-    if colon and rest and library in (*LIBRARIES, OBJECT):
+    library, colon, address = name.partition(":")
+    if colon and address and library in (*LIBRARIES, OBJECT):
         return library
     return "file" if _FILE.fullmatch(name) else ""
 
@@ -162,8 +163,8 @@ def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
     features, weights = str(settings.get("features", "")), str(settings.get("weights", "none"))
     weights = weights if features in ("", COLUMNS, SENTENCES) else "imagenet"  # a backbone's
     weights = "imagenet" if weights == "pretrained" else weights  # a library's: nearly all have seen ImageNet
-    known = set(filter(SYNSET.fullmatch, target)) if weights == "imagenet" else classes_in(weights)
-    seen = target & known
+    trained_on = set(filter(SYNSET.fullmatch, target)) if weights == "imagenet" else classes_in(weights)
+    seen = target & trained_on
     if not seen:
         return ""
     source = "ImageNet" if weights == "imagenet" else weights
@@ -172,7 +173,7 @@ def seen_note(settings: Mapping[str, Any], benchmark: Benchmark) -> str:
 
 
 def classes_in(path: str) -> set[str]:
-    """The classes that a weight file of ours was trained to tell apart; empty where the file does not say."""
+    """The classes that a weight file of ours was trained on; empty where the file does not say."""
     from safetensors import SafetensorError, safe_open
 
     if not path.endswith(".safetensors") or not Path(path).is_file():
@@ -181,6 +182,6 @@ def classes_in(path: str) -> set[str]:
         with safe_open(path, "numpy") as file:
             facts = file.metadata() or {}
         names = json.loads(facts.get("classes", "[]"))
-    except (SafetensorError, OSError, ValueError):  # who loads the weights says what is wrong with them
+    except (SafetensorError, OSError, ValueError):  # loading the weights reports what is wrong with them
         return set()
     return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -74,7 +74,7 @@ class Net(nn.Module):
 
     def norms(self) -> list[nn.modules.batchnorm._BatchNorm]:
         """Its batch norms, in order of definition; there may be none."""
-        return [part for part in self.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+        return [layer for layer in self.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
 
     def _without_maps(self) -> ShiftBenchError:
         have = sorted(name for name, model in CATALOGUE.items() if model.has_maps)
@@ -94,7 +94,7 @@ class Net(nn.Module):
     def imagenet(cls) -> Path:
         """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
         have = sorted(name for name, net in MODELS.items()
-                      if any("imagenet" in vars(part) for part in net.__mro__ if part is not Net))
+                      if any("imagenet" in vars(base) for base in net.__mro__ if base is not Net))
         raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(have)}. "
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
@@ -183,7 +183,7 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
 
 
 def expect(x: Tensor, side: int, name: str) -> None:
-    """Images of another side than a net was built for are an error that says so."""
+    """Raise an error for images of another side than a net was built for."""
     if x.shape[2:] != (side, side):
         raise ShiftBenchError(f"Model '{name}' was built for images of {side} × {side} px, but got "
                               f"{' × '.join(map(str, x.shape[2:]))}. Build it with n_inputs={x.shape[2]}, or choose "
@@ -226,18 +226,18 @@ class Dropout(nn.Module):
         if not self.training or self.level == 0:
             return x
         self.count.add_(1)
-        return x * self._kept(x) * (LEVELS / (LEVELS - self.level))
+        return x * self._mask(x) * (LEVELS / (LEVELS - self.level))
 
-    def _kept(self, x: Tensor) -> Tensor:
+    def _mask(self, x: Tensor) -> Tensor:
         """Which elements stay, by their number in row-major order, wherever they lie in memory."""
         n = x.numel()
-        words = torch.arange(-(-n // PER_WORD), device=x.device)
-        words = torch.add(torch.add(self.salt, self.count, alpha=STEP), words, alpha=ELEMENT)
+        hashes = torch.arange(-(-n // PER_WORD), device=x.device)
+        hashes = torch.add(torch.add(self.salt, self.count, alpha=STEP), hashes, alpha=ELEMENT)
         for mixer in MIXERS:
             # Ends with a product: >> repeats the sign, so that right after x ^ (x >> k) the top bit would always be 0.
-            words.bitwise_xor_(words >> 32).mul_(mixer)
+            hashes.bitwise_xor_(hashes >> 32).mul_(mixer)
         # As signed 16-bit numbers the smallest h is −2¹⁵.
-        return (words.view(torch.int16)[:n] >= self.level - LEVELS // 2).view(x.shape)
+        return (hashes.view(torch.int16)[:n] >= self.level - LEVELS // 2).view(x.shape)
 
     def extra_repr(self) -> str:
         return f"rate={self.level / LEVELS:.5f}"
@@ -249,9 +249,9 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
 
 
 def with_layers(module: nn.Module, new: Callable[[nn.Module], nn.Module | None]) -> nn.Module:
-    """The module, with `new(layer)` in place of every layer of which that is not None."""
+    """The module, with `new(layer)` in place of every layer for which that is not None."""
     for above in list(module.modules()):
         for name, layer in list(above.named_children()):
-            if (other := new(layer)) is not None:
-                setattr(above, name, other)
+            if (replacement := new(layer)) is not None:
+                setattr(above, name, replacement)
     return module

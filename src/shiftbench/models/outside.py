@@ -62,26 +62,26 @@ def load(name: str, weights: str = "pretrained") -> Outside:
 
     `weights` are the library's own (`pretrained`, also called `imagenet`), a file of them, or `none`: random.
     """
-    library, own = _library(name)
-    feed = library.feed(own)
-    module = library.module(own, 0, 0, pretrained=weights in ("pretrained", "imagenet"))
+    library, own_name = _library(name)
+    feed = library.feed(own_name)
+    module = library.module(own_name, 0, 0, pretrained=weights in ("pretrained", "imagenet"))
     if weights not in ("pretrained", "imagenet", "none"):
         _load_file(module, name, Path(weights))
-    classes, ids = library.classes(own, module)
+    classes, ids = library.classes(own_name, module)
     tokens = getattr(library, "tokens", None) if feed.takes == "tokens" else None
     body = Body(module, channels_last=library.channels_last) if feed.takes == "images" else Reader(module)
     return Outside(name, body.eval(), feed, classes, ids,
-                   None if tokens is None else lambda texts, length: tokens(own, texts, length))
+                   None if tokens is None else lambda texts, length: tokens(own_name, texts, length))
 
 
 def feed_of(name: str) -> Feed:
     """What the model of this name is fed; its library is imported, its net is not built."""
-    library, own = _library(name)
-    return library.feed(own)
+    library, own_name = _library(name)
+    return library.feed(own_name)
 
 
 class Library(Protocol):
-    """What is asked of a library. `channels_last`: its nets take images in any order of memory."""
+    """The interface to a library. `channels_last`: its nets take images in any order of memory."""
 
     channels_last: bool
 
@@ -92,7 +92,7 @@ class Library(Protocol):
         A pretrained one may come with its own head all the same."""
 
     def classes(self, name: str, module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the classes that its own head tells apart, and their WordNet ids; empty where it has none."""
+        """Names of the classes of its own head, and their WordNet ids; empty where it has none."""
 
 
 class Timm:
@@ -115,8 +115,8 @@ class Timm:
     def classes(self, name: str, module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
         data, cfg = import_module("timm.data"), self._cfg(name)
         if cfg.label_names:
-            words = cfg.label_descriptions or {}
-            return tuple(str(words.get(label, label)) for label in cfg.label_names), wordnet(cfg.label_names)
+            descriptions = cfg.label_descriptions or {}
+            return tuple(str(descriptions.get(label, label)) for label in cfg.label_names), wordnet(cfg.label_names)
         subset = data.infer_imagenet_subset(module)
         if subset is None:
             return (), ()
@@ -142,20 +142,20 @@ class Torchvision:
         card = self._weights(name)
         if card is None:
             return Feed()
-        looks = card.transforms()
-        side, resized = looks.crop_size[0], looks.resize_size[0]
-        return Feed("images", side, 3, *pixels(name, looks.mean, looks.std), str(looks.interpolation.value),
+        transform = card.transforms()
+        side, resized = transform.crop_size[0], transform.resize_size[0]
+        return Feed("images", side, 3, *pixels(name, transform.mean, transform.std), str(transform.interpolation.value),
                     side / resized)
 
     def module(self, name: str, n_classes: int, side: int, *, pretrained: bool) -> nn.Module:
-        models, own = self._models(name), self.feed(name).side
+        models, native = self._models(name), self.feed(name).side
         settings: dict[str, Any] = {"aux_logits": False} if name in ("googlenet", "inception_v3") else {}
         if settings and not pretrained:
             settings["init_weights"] = True
-        if name.startswith("vit_") and side not in (0, own):
+        if name.startswith("vit_") and side not in (0, native):
             if pretrained:
-                raise ShiftBenchError(f"Model 'torchvision:{name}': its pretrained weights are for images of {own} px, "
-                                      f"but the run's have {side}. Set size={own}, or weights=none.")
+                raise ShiftBenchError(f"Model 'torchvision:{name}': its pretrained weights are for images of {native} "
+                                      f"px, but the run's have {side}. Set size={native}, or weights=none.")
             settings["image_size"] = side
         if n_classes and not pretrained:
             settings["num_classes"] = n_classes
@@ -189,27 +189,27 @@ class HuggingFace:
         inner = getattr(config, "vision_config", config)
         if not hasattr(inner, "num_channels"):
             longest = [getattr(config, "max_position_embeddings", None) or MOST_TOKENS, MOST_TOKENS]
-            with suppress(ShiftBenchError):  # whoever cuts texts says that there is no tokenizer
+            with suppress(ShiftBenchError):  # cutting texts reports that there is no tokenizer
                 longest.append(of_package(f"hf:{name}", name, "AutoTokenizer").model_max_length)
             return Feed("tokens", int(min(longest)))
         side = getattr(inner, "image_size", None) or 224
         side = int(side if isinstance(side, int) else max(side))
         try:
-            looks = of_package(f"hf:{name}", name, "AutoImageProcessor", use_fast=False)
+            processor = of_package(f"hf:{name}", name, "AutoImageProcessor", use_fast=False)
         except ShiftBenchError:
             return Feed("images", side, int(inner.num_channels))
-        size = getattr(looks, "crop_size", None) if getattr(looks, "do_center_crop", False) else None
-        resize = _side(getattr(looks, "size", None)) or side
+        size = getattr(processor, "crop_size", None) if getattr(processor, "do_center_crop", False) else None
+        resize = _side(getattr(processor, "size", None)) or side
         side = _side(size) or resize
-        normal = getattr(looks, "do_normalize", True) and looks.image_mean is not None
-        mean, std = (looks.image_mean, looks.image_std) if normal else ((0.0,) * 3, (1.0,) * 3)
+        normalises = getattr(processor, "do_normalize", True) and processor.image_mean is not None
+        mean, std = (processor.image_mean, processor.image_std) if normalises else ((0.0,) * 3, (1.0,) * 3)
         return Feed("images", side, int(inner.num_channels), *pixels(name, mean, std),
-                    RESAMPLING.get(int(getattr(looks, "resample", None) or 3), "bicubic"), min(1.0, side / resize))
+                    RESAMPLING.get(int(getattr(processor, "resample", None) or 3), "bicubic"), min(1.0, side / resize))
 
     def module(self, name: str, n_classes: int, side: int, *, pretrained: bool) -> nn.Module:
         images = self.feed(name).takes == "images"
-        kind = "AutoModelForImageClassification" if images else "AutoModelForSequenceClassification"
-        return load_net(f"hf:{name}", name, kind, 0 if images else side, pretrained=pretrained,
+        auto_class = "AutoModelForImageClassification" if images else "AutoModelForSequenceClassification"
+        return load_net(f"hf:{name}", name, auto_class, 0 if images else side, pretrained=pretrained,
                         own_head=not n_classes, **({"num_labels": n_classes} if n_classes else {}))
 
     def classes(self, name: str, module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -242,13 +242,13 @@ def outside_class(name: str) -> type[Net]:
 
 @cache
 def _of_library(name: str) -> type[Net]:
-    source, own = _library(name)
-    feed = source.feed(own)
+    source, own_name = _library(name)
+    feed = source.feed(own_name)
     if feed.takes == "tokens":
-        return type("TextEncoder", (TextEncoder,), {"name": name, "side": feed.side, "folder": own})
+        return type("TextEncoder", (TextEncoder,), {"name": name, "side": feed.side, "folder": own_name})
 
     def make(n_classes: int, n_inputs: int, pretrained: bool) -> nn.Module:
-        return source.module(own, n_classes, n_inputs, pretrained=pretrained)
+        return source.module(own_name, n_classes, n_inputs, pretrained=pretrained)
 
     model = facts(name)._replace(takes=feed.takes, side=feed.side, channels=feed.channels,
                                  recordable=source.channels_last)
@@ -269,7 +269,7 @@ class TextEncoder(Transformers):
 
 
 def package(module: str, name: str) -> Any:
-    """A library that a model's name asks for; one line says what to install where it is missing."""
+    """The library of a model's name; where it is missing, an error says what to install."""
     try:
         return import_module(module)
     except ModuleNotFoundError as problem:
@@ -280,21 +280,21 @@ def package(module: str, name: str) -> Any:
 
 
 def built(name: str, pretrained: bool, make: Callable[[], Any]) -> Any:
-    """What a library's function makes, or one line that says why it does not."""
+    """The result of a library's function, or an error of one line that says why it failed."""
     try:
         return make()
-    except Exception as problem:  # a library raises what its parts raise: of the network, of files, of its nets
+    except Exception as problem:  # a library may raise anything: of the network, of files, of its nets
         hint = (" Its weights must be on this machine or fetched from the network; pass a file with weights=FILE, or "
                 "start from weights=none." if pretrained else "")
         raise ShiftBenchError(f"Model '{name}' cannot be built ({type(problem).__name__}: {first_line(problem)})."
                               f"{hint}") from problem
 
 
-def unlike(library: str, name: str, known: Sequence[str]) -> ShiftBenchError:
+def unlike(library: str, name: str, names: Sequence[str]) -> ShiftBenchError:
     """The error for a name that a library does not have, with the nearest that it has."""
-    near = get_close_matches(name, known, n=5, cutoff=0.5)
+    near = get_close_matches(name, names, n=5, cutoff=0.5)
     return ShiftBenchError(f"No {library} model named '{name}'. " + (
-        f"Nearest: {', '.join(near)}." if near else f"It has {len(known):,}, such as {', '.join(known[:5])}."))
+        f"Nearest: {', '.join(near)}." if near else f"It has {len(names):,}, such as {', '.join(names[:5])}."))
 
 
 def pixels(name: str, mean: Sequence[float], std: Sequence[float]) -> tuple[Triple, Triple]:
@@ -316,9 +316,9 @@ def _side(size: Any) -> int:
 
 def _load_file(module: nn.Module, name: str, path: Path) -> None:
     """Copy a file of weights into a module whose own names it has."""
-    tensors, own = read_weights(path), module.state_dict()
-    wrong = [key for key in own if key not in tensors or tensors[key].shape != own[key].shape]
-    wrong += [key for key in tensors if key not in own]
+    tensors, state = read_weights(path), module.state_dict()
+    wrong = [key for key in state if key not in tensors or tensors[key].shape != state[key].shape]
+    wrong += [key for key in tensors if key not in state]
     if wrong:
         raise ShiftBenchError(f"{path}: does not belong to model '{name}': {len(wrong)} tensors are missing, unknown "
                               f"or of another shape (first: {wrong[0]}).")

@@ -123,7 +123,7 @@ class _Layered(nn.Module):
         super().__init__()
         self.least, self.name, self.grid = net.least, net.name, grid
         self.convs = convs
-        self.hidden = nn.Sequential(*(Dropout(part.p) if isinstance(part, nn.Dropout) else part for part in hidden))
+        self.hidden = nn.Sequential(*(Dropout(layer.p) if isinstance(layer, nn.Dropout) else layer for layer in hidden))
 
     def forward(self, x: Tensor) -> Tensor:
         _expect(min(x.shape[2:]), self.least, self.name)

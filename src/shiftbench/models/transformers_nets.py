@@ -19,7 +19,7 @@ from shiftbench.models.weights import SUFFIXES
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 AT_ONCE = 4096
-"""Texts cut into word pieces together: their lists are larger than the table they become."""
+"""Texts cut into word pieces together: their lists take more memory than the final table."""
 
 
 @model("transformers")
@@ -39,7 +39,8 @@ class Transformers(Net):
         super().__init__()
         model = load_net(self.name, source, "AutoModelForSequenceClassification", n_inputs, pretrained=pretrained,
                          num_labels=n_classes)
-        last = [part for part in model.modules() if isinstance(part, nn.Linear) and part.out_features == n_classes][-1]
+        linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+        last = [layer for layer in linear if layer.out_features == n_classes][-1]
         self.features = Reader(_up_to(model, last))
         self.head = last
 
@@ -88,15 +89,15 @@ class TransformersLM(NextToken):
     def __init__(self, n_classes: int, n_inputs: int = 0, source: str = "") -> None:
         super().__init__()
         model = load_net(self.name, source, "AutoModelForCausalLM", n_inputs)
-        own = model.get_output_embeddings()
-        if not isinstance(own, nn.Linear):
+        last = model.get_output_embeddings()
+        if not isinstance(last, nn.Linear):
             raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net ends in no layer of tokens.")
-        if n_classes > own.out_features:
-            raise ShiftBenchError(f"Model '{self.name}' with weights={source} knows {own.out_features} tokens, but the "
-                                  f"benchmark's run to {n_classes - 1}: they are another tokenizer's.")
-        self.features = _Writer(_up_to(model, own))
-        self.head = nn.Linear(own.in_features, n_classes, bias=own.bias is not None)
-        self.head.load_state_dict({key: value[:n_classes] for key, value in own.state_dict().items()})
+        if n_classes > last.out_features:
+            raise ShiftBenchError(f"Model '{self.name}' with weights={source} knows {last.out_features} tokens, but "
+                                  f"the benchmark's run to {n_classes - 1}: they are another tokenizer's.")
+        self.features = _Writer(_up_to(model, last))
+        self.head = nn.Linear(last.in_features, n_classes, bias=last.bias is not None)
+        self.head.load_state_dict({key: value[:n_classes] for key, value in last.state_dict().items()})
         if not self._is_causal(n_classes):
             raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net sees the tokens that it is to "
                                   "predict. Choose a causal one, such as GPT-2, or model transformers for texts.")
@@ -105,9 +106,9 @@ class TransformersLM(NextToken):
     def _is_causal(self, n_tokens: int) -> bool:
         """Whether the features at the first of two positions do not depend on the token at the second."""
         x = torch.tensor([[0, 0], [0, n_tokens - 1]])
-        first, other = self.eval().features(x)[:, 0]
+        first, second = self.eval().features(x)[:, 0]
         self.train()
-        return n_tokens == 1 or bool(torch.isclose(first, other, rtol=1e-4, atol=1e-5).all())
+        return n_tokens == 1 or bool(torch.isclose(first, second, rtol=1e-4, atol=1e-5).all())
 
 
 class _Writer(nn.Module):
@@ -121,7 +122,7 @@ class _Writer(nn.Module):
             return self.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
 
 
-def load_net(name: str, source: str, kind: str, length: int, *, pretrained: bool = True, own_head: bool = False,
+def load_net(name: str, source: str, auto_class: str, length: int, *, pretrained: bool = True, own_head: bool = False,
              **settings: Any) -> nn.Module:
     """The net at a source, whole, in 32 bits, with our dropout; with random weights where it is not `pretrained`. It
     may lack its last layer, unless that is to be its own."""
@@ -137,38 +138,38 @@ def load_net(name: str, source: str, kind: str, length: int, *, pretrained: bool
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = int(np.ravel(getattr(config, "eos_token_id", None) or 0)[0])  # as GPT-2's users do
     if not pretrained:
-        return with_own_dropout(_random(name, kind, config)).train()
-    model, report = of_package(name, source, kind, config=config, dtype=torch.float32, weights_only=True,
+        return with_own_dropout(_random(name, auto_class, config)).train()
+    model, report = of_package(name, source, auto_class, config=config, dtype=torch.float32, weights_only=True,
                                ignore_mismatched_sizes=True, output_loading_info=True)
     inside = f"{model.base_model_prefix}."
     absent = [*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]
-    lacking = sorted(key for key in absent if key.startswith(inside) and ".pooler." not in key)
-    if lacking:
-        raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(lacking)} tensors are "
-                              f"missing or of another shape (first: {lacking[0]}). Save the model again.")
+    missing = sorted(key for key in absent if key.startswith(inside) and ".pooler." not in key)
+    if missing:
+        raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(missing)} tensors are "
+                              f"missing or of another shape (first: {missing[0]}). Save the model again.")
     if absent and own_head:
         raise ShiftBenchError(f"{source}: is no finished classifier: it lacks {len(absent)} tensors of its head "
                               f"(first: {min(absent)}). Train it first, or name a model that has a head.")
     return with_own_dropout(model).train()
 
 
-def _random(name: str, kind: str, config: Any) -> nn.Module:
+def _random(name: str, auto_class: str, config: Any) -> nn.Module:
     import transformers
 
     config.dtype = torch.float32
     try:
-        net: nn.Module = getattr(transformers, kind).from_config(config)
+        net: nn.Module = getattr(transformers, auto_class).from_config(config)
     except ValueError as problem:
         raise ShiftBenchError(f"Model '{name}' cannot be built ({first_line(problem)}).") from problem
     return net
 
 
 def _up_to(model: nn.Module, last: nn.Linear) -> nn.Module:
-    """The net whose answer is what its last layer was given."""
+    """The net without its last layer: its output is that layer's input."""
     return with_layers(model, lambda layer: nn.Identity() if layer is last else None)
 
 
-def of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
+def of_package(name: str, source: str, auto_class: str, **settings: Any) -> Any:
     """Load a source with a class of the package; code that comes with the source is never run.
 
     A name is looked for on this disk, and fetched where it is not there.
@@ -186,7 +187,7 @@ def of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
     if not folder and (Path(source).suffix in SUFFIXES or not NAME.fullmatch(source)):
         raise ShiftBenchError(f"{source}: no such folder. Model '{name}' takes as weights a folder with config.json, "
                               "model.safetensors and tokenizer.json, or a name on the Hugging Face hub.")
-    load = partial(getattr(transformers, kind).from_pretrained, source, trust_remote_code=False, **settings)
+    load = partial(getattr(transformers, auto_class).from_pretrained, source, trust_remote_code=False, **settings)
     try:
         with _quiet(transformers.utils.logging, huggingface_hub.utils.logging):
             try:
@@ -195,24 +196,25 @@ def of_package(name: str, source: str, kind: str, **settings: Any) -> Any:
                 if folder:
                     raise
                 return load()
-    except Exception as problem:  # it raises what its parts raise: of files, JSON, the net, its own
-        words = " ".join(str(problem).split())
+    except Exception as problem:  # it may raise anything: of files, JSON, the net, its own
+        message = " ".join(str(problem).split())
         raise ShiftBenchError(f"Model '{name}': cannot load weights={source} ({type(problem).__name__}: "
-                              f"{words[:160]}). Give a folder with config.json, model.safetensors and tokenizer.json, "
-                              "or a name of the Hugging Face hub that is on this disk or can be fetched.") from problem
+                              f"{message[:160]}). Give a folder with config.json, model.safetensors and "
+                              "tokenizer.json, or a name of the Hugging Face hub that is on this disk or can be "
+                              "fetched.") from problem
 
 
 @contextmanager
-def _quiet(own: Any, hub: Any) -> Iterator[None]:
-    """No bars, no report that a head is new, none of each failed attempt to fetch."""
-    levels, bars = [log.get_verbosity() for log in (own, hub)], own.is_progress_bar_enabled()
-    own.disable_progress_bar()
-    for log in (own, hub):
+def _quiet(library: Any, hub: Any) -> Iterator[None]:
+    """Without progress bars, reports that a head is new, and messages on failed attempts to fetch."""
+    levels, bars = [log.get_verbosity() for log in (library, hub)], library.is_progress_bar_enabled()
+    library.disable_progress_bar()
+    for log in (library, hub):
         log.set_verbosity_error()
     try:
         yield
     finally:
-        for log, level in zip((own, hub), levels, strict=True):
+        for log, level in zip((library, hub), levels, strict=True):
             log.set_verbosity(level)
         if bars:
-            own.enable_progress_bar()
+            library.enable_progress_bar()

@@ -58,43 +58,43 @@ def load_into(net: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None
 
     A file's head is often for other classes: where its shape differs, or it is absent, the net keeps its new head.
     """
-    own = net.state_dict()
-    head = [key for key in own if key.startswith("head.")]
-    fits = all(key in tensors and tensors[key].shape == own[key].shape for key in head)
+    state = net.state_dict()
+    head = [key for key in state if key.startswith("head.")]
+    fits = all(key in tensors and tensors[key].shape == state[key].shape for key in head)
     entries = {key: value for key, value in tensors.items() if fits or not key.startswith("head.")}
-    wanted = {key: value for key, value in own.items() if fits or key not in head}
-    missing = [key for key in wanted if key not in entries and not key.endswith(OURS)]
-    strange = [key for key in entries if key not in wanted]
+    expected = {key: value for key, value in state.items() if fits or key not in head}
+    missing = [key for key in expected if key not in entries and not key.endswith(OURS)]
+    strange = [key for key in entries if key not in expected]
     if missing or strange:
-        parts = [f"{len(keys)} {what} (first: {keys[0]})" for what, keys in (("missing", missing), ("unknown", strange))
-                 if keys]
-        raise ShiftBenchError(f"{path}: does not belong to this model: tensors {' and '.join(parts)}. "
+        faults = [f"{len(keys)} {fault} (first: {keys[0]})"
+                  for fault, keys in (("missing", missing), ("unknown", strange)) if keys]
+        raise ShiftBenchError(f"{path}: does not belong to this model: tensors {' and '.join(faults)}. "
                               "Choose the model the file was made with.")
     for key, value in entries.items():
-        if value.shape != own[key].shape:
+        if value.shape != state[key].shape:
             raise ShiftBenchError(f"{path}: tensor '{key}' has shape {tuple(value.shape)}, but the model needs "
-                                  f"{tuple(own[key].shape)}. Choose the model the file was made with.")
-    net.load_state_dict({**own, **entries})
+                                  f"{tuple(state[key].shape)}. Choose the model the file was made with.")
+    net.load_state_dict({**state, **entries})
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    """Write tensors, and words about them, as safetensors: the same tensors and words give the same bytes.
+    """Write tensors, and facts about them, as safetensors: the same tensors and facts give the same bytes.
 
-    The package's own writer puts the words in the order of a hash table, another one each time, makes files that only
+    The package's own writer puts the facts in the order of a hash table, another one each time, makes files that only
     their owner reads, and reports a full disk by an exception of its own; so we write the few lines of the format here.
     """
-    plain = {key: tensors[key].detach().cpu().contiguous() for key in sorted(tensors)}
-    plain = dict(sorted(plain.items(), key=lambda pair: -pair[1].element_size()))  # so that every tensor is aligned
+    ordered = {key: tensors[key].detach().cpu().contiguous() for key in sorted(tensors)}
+    ordered = dict(sorted(ordered.items(), key=lambda pair: -pair[1].element_size()))  # so that every tensor is aligned
     head: dict[str, object] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
     end = 0
-    for key, value in plain.items():
+    for key, value in ordered.items():
         start, end = end, end + value.numel() * value.element_size()
         head[key] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, end]}
     text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for value in plain.values():
+        for value in ordered.values():
             file.write(_bytes(value))
 
 

@@ -31,9 +31,9 @@ Builder = Callable[..., nn.Module]
 Triple = tuple[float, float, float]
 FACTS: dict[str, Any] = {"takes": str, "side": int, "channels": int, "mean": (float, int, tuple, list),
                          "std": (float, int, tuple, list)}
-"""What a user's function or module may say of itself, as attributes of these types; a buffer `mean` is its own."""
+"""The attributes by which a user's function or module may describe itself, by type; a buffer `mean` is none."""
 TOKENS = 256
-"""How many tokens a user's model reads where it says no `side`."""
+"""How many tokens a user's model reads where it has no `side`."""
 PROBED = 2
 """Items of the batch on which a module is tried."""
 
@@ -106,8 +106,8 @@ class Wrapped(Net):
         here."""
         if any(key.startswith(OURS) for key in tensors):
             return tensors
-        own = f"{self.head_at}."
-        return {f"head.{key.removeprefix(own)}" if self.head_at and key.startswith(own) else OURS + key: value
+        prefix = f"{self.head_at}."
+        return {f"head.{key.removeprefix(prefix)}" if self.head_at and key.startswith(prefix) else OURS + key: value
                 for key, value in tensors.items()}
 
 
@@ -151,8 +151,8 @@ class Body(nn.Module):
 
 def net_class(name: str, make: Callable[[int, int, bool], nn.Module], model: Model, **more: Any) -> type[Wrapped]:
     """The class of the nets of a model: `make` builds their module, `more` are other attributes of `Net`."""
-    known = {key: value for key, value in model._asdict().items() if key not in ("home", "recordable", "builder")}
-    facts = {**known, "records": model.recordable, "name": name, "make": staticmethod(make), **more}
+    attributes = {key: value for key, value in model._asdict().items() if key not in ("home", "recordable", "builder")}
+    facts = {**attributes, "records": model.recordable, "name": name, "make": staticmethod(make), **more}
     return type("Wrapped", (Wrapped,), {**facts, "__doc__": Wrapped.__doc__, "__module__": __name__})
 
 
@@ -175,19 +175,19 @@ def own_class(name: str, builder: Builder, model: Model) -> type[Wrapped]:
     return net_class(name, make, model._replace(recordable=False), channels_last=False, **scale)
 
 
-def facts_of(thing: Any) -> dict[str, Any]:
-    """What a user's function or module says of itself."""
-    return {key: getattr(thing, key) for key, kind in FACTS.items() if isinstance(getattr(thing, key, None), kind)}
+def facts_of(source: Any) -> dict[str, Any]:
+    """The attributes by which a user's function or module describes itself."""
+    return {key: getattr(source, key) for key, types in FACTS.items() if isinstance(getattr(source, key, None), types)}
 
 
 def called(name: str, builder: Builder, n_classes: int, n_inputs: int) -> nn.Module:
-    """What a user's function builds, or one line that says how it fails."""
+    """The module that a user's function builds, or an error of one line that says how it fails."""
     try:
         needed = [parameter for parameter in inspect.signature(builder).parameters.values()
                   if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
                   and parameter.default is parameter.empty]
         module = builder(n_classes, n_inputs) if len(needed) > 1 else builder(n_classes)
-    except Exception as problem:  # it is a stranger's code, and the user is to read what it said
+    except Exception as problem:  # a user's code may raise anything, and the user should see what
         raise ShiftBenchError(f"Model '{name}': its builder fails for {n_classes:,} outputs "
                               f"({type(problem).__name__}: {first_line(problem)}).") from problem
     if not isinstance(module, nn.Module):
@@ -217,7 +217,7 @@ def last_layer(module: nn.Module, x: Tensor, name: str) -> tuple[int, str, nn.Li
 
 
 def without(module: nn.Module, path: str) -> nn.Module:
-    """The module whose answer is what the layer at a path was given."""
+    """The module without the layer at a path: its output is that layer's input."""
     above, _, leaf = path.rpartition(".")
     if not leaf:
         return nn.Identity()
@@ -227,7 +227,7 @@ def without(module: nn.Module, path: str) -> nn.Module:
 
 @torch.no_grad()
 def answer(module: nn.Module, x: Tensor, name: str) -> Tensor:
-    """What a module makes of a batch in evaluation; one line says why it fails."""
+    """A module's outputs for a batch in evaluation, or an error of one line that says why it fails."""
     try:
         with _in_mode(module, training=False):
             return tensor_of(module(x))
@@ -238,7 +238,7 @@ def answer(module: nn.Module, x: Tensor, name: str) -> Tensor:
 
 @contextmanager
 def _in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Training or evaluation mode for a while; each layer then has its own again."""
+    """Training or evaluation mode within the block; afterwards each layer has its own again."""
     modes = [(layer, layer.training) for layer in module.modules()]
     module.train(training)
     try:
@@ -249,7 +249,7 @@ def _in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
 
 
 def tensor_of(outputs: Any) -> Tensor:
-    """The outputs in what a module answers: a tensor, `logits` of a record or a dict, or the first of a tuple."""
+    """The outputs in a module's answer: a tensor, `logits` of a record or a dict, or the first of a tuple."""
     if isinstance(outputs, Tensor):
         return outputs
     logits = outputs.get("logits") if isinstance(outputs, dict) else getattr(outputs, "logits", None)
@@ -261,8 +261,8 @@ def tensor_of(outputs: Any) -> Tensor:
 
 @torch.no_grad()
 def draws(net: nn.Module, x: Tensor) -> bool:
-    """Whether a net in training draws from torch's streams of random numbers. It is left as it was."""
-    kept = [(buffer, buffer.clone()) for buffer in net.buffers()]
+    """Whether a net in training draws from torch's random streams. The net is left as it was."""
+    saved = [(buffer, buffer.clone()) for buffer in net.buffers()]
     on_gpu = x.device.type == "cuda"
     state = (lambda: torch.cuda.get_rng_state(x.device)) if on_gpu else torch.get_rng_state
     with torch.random.fork_rng(devices=[x.device] if on_gpu else []), _in_mode(net, training=True):
@@ -271,26 +271,26 @@ def draws(net: nn.Module, x: Tensor) -> bool:
             net(x)
             return not torch.equal(before, state())
         finally:
-            for buffer, value in kept:
+            for buffer, value in saved:
                 buffer.copy_(value)
 
 
-def on_our_scale(name: str, what: str, values: Any) -> Triple:
+def on_our_scale(name: str, key: str, values: Any) -> Triple:
     """Mean or deviation of pixels, from the scale 0..1 to ours, 0..255."""
     try:
         numbers = [float(value) for value in values]
     except TypeError:
         numbers = [float(values)]
     if len(numbers) not in (1, 3) or not all(0 <= value <= 1 for value in numbers):
-        raise ShiftBenchError(f"Model '{name}': {what}={values}, but it is one number or three, of pixels on the scale "
+        raise ShiftBenchError(f"Model '{name}': {key}={values}, but it is one number or three, of pixels on the scale "
                               "from 0 to 1.")
     red, green, blue = (round(value * 255, 6) for value in (numbers * 3)[:3])
     return red, green, blue
 
 
-def wrong_outputs(name: str, outputs: int, wanted: int) -> ShiftBenchError:
-    return ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {wanted:,} classes. Give its last "
-                           "layer as many outputs as the benchmark has classes.")
+def wrong_outputs(name: str, outputs: int, n_classes: int) -> ShiftBenchError:
+    return ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {n_classes:,} classes. Give its "
+                           "last layer as many outputs as the benchmark has classes.")
 
 
 # Models of the user's own
@@ -338,7 +338,7 @@ _RUN: set[Path] = set()
 
 
 def check_named(name: str, folder: Path) -> None:
-    """Refuse to run a file that a folder of runs names, and not the user."""
+    """Refuse to run a file that only a folder of runs names, not the user."""
     if library_of(name) == "file" and file_of(name) not in _RUN and str(file_of(name)) not in loaded_plugins():
         raise ShiftBenchError(f"{folder}: its model {name} is code, which is run only where you name it: --import "
                               f"{name.rpartition(':')[0]}.")
@@ -354,9 +354,9 @@ def _function(name: str) -> Builder:
 
 
 def name_object(thing: nn.Module | Builder, n_classes: int, n_inputs: int = 0, takes: str = "images") -> str:
-    """Enter a module, or a function that builds one, and give the name under which `build` finds it in this process.
+    """Register a module, or a function that builds one; returns the name under which `build` finds it in this process.
 
-    The name has a digest of its structure and weights; those of a function are drawn from one seed for that.
+    The name holds a digest of its structure and weights; those of a function are drawn from one seed for that.
     """
     if isinstance(thing, nn.Module):
         module, label = thing, type(thing).__name__
@@ -372,11 +372,11 @@ def name_object(thing: nn.Module | Builder, n_classes: int, n_inputs: int = 0, t
     else:
         raise ShiftBenchError(f"model: {type(thing).__name__} is neither a name, nor an nn.Module, nor a function that "
                               "builds one for a number of classes. An estimator of scikit-learn is fitted by sb.fit.")
-    known = {"takes": takes, **facts_of(thing)}
-    for key, value in known.items():
+    attributes = {"takes": takes, **facts_of(thing)}
+    for key, value in attributes.items():
         setattr(builder, key, value)
     structure = re.sub(r" at 0x[0-9a-f]+", "", repr(module))
-    content = f"{isinstance(thing, nn.Module)}{known}{structure}{weights_digest(module)}"
+    content = f"{isinstance(thing, nn.Module)}{attributes}{structure}{weights_digest(module)}"
     name = f"{OBJECT}:{label}@{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     _OBJECTS[name] = builder
     return name

@@ -1,4 +1,4 @@
-"""Zero-shot classification: of images by CLIP and its kin (package open_clip), texts by entailment (transformers)."""
+"""Zero-shot classification: images by CLIP and similar models (open_clip), texts by entailment (transformers)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,10 +34,10 @@ def open_clip_model(source: str, options: Options, labels: Sequence[str]) -> Cla
     as in Radford et al. (2021); f(image) has length 1 and s is the scale that the model has learnt.
     """
     name = f"openclip:{source}"
-    net, transform, cut = _load(name, source)
+    net, transform, tokenizer = _load(name, source)
     device = choose_device(options.device)
     net = net.eval().to(device)
-    text = _label_embeddings(net, cut, device, labels, options.prompts or (PROMPT,))
+    text = _label_embeddings(net, tokenizer, device, labels, options.prompts or (PROMPT,))
 
     def classify(batch: Sequence[Any]) -> Floats:
         with full_precision(device):
@@ -48,13 +48,13 @@ def open_clip_model(source: str, options: Options, labels: Sequence[str]) -> Cla
 
 
 def _label_embeddings(
-    net: Any, cut: Any, device: torch.device, labels: Sequence[str], prompts: Sequence[str]
+    net: Any, tokenizer: Any, device: torch.device, labels: Sequence[str], prompts: Sequence[str]
 ) -> torch.Tensor:
     """One vector of length 1 per label: the mean over prompts."""
     vectors = []
     with full_precision(device):
         for prompt in prompts:
-            tokens = cut(_sentences(prompt, labels)).to(device)
+            tokens = tokenizer(_sentences(prompt, labels)).to(device)
             vectors.append(F.normalize(net.encode_text(tokens).float(), dim=-1))
         return F.normalize(torch.stack(vectors).mean(dim=0), dim=-1)
 
@@ -75,8 +75,8 @@ def _load(name: str, source: str) -> tuple[Any, Any, Any]:
                                   "or name a folder with open_clip_config.json.")
         tags = open_clip.list_pretrained_tags_by_model(model)
         if not weights or (weights not in tags and not Path(weights).is_file()):
-            known = f"Known weights: {', '.join(tags)}. " if tags else ""
-            raise ShiftBenchError(f"{name}: says no weights that are there. {known}Write openclip:{model}/WEIGHTS, or "
+            hint = f"Known weights: {', '.join(tags)}. " if tags else ""
+            raise ShiftBenchError(f"{name}: names no weights that exist. {hint}Write openclip:{model}/WEIGHTS, or "
                                   f"/FILE with a file that ends in {', '.join(SUFFIXES)}.")
         if Path(weights).is_file() and Path(weights).suffix not in SUFFIXES:
             raise ShiftBenchError(f"{name}: weights are read from files that end in {', '.join(SUFFIXES)}.")
@@ -84,7 +84,7 @@ def _load(name: str, source: str) -> tuple[Any, Any, Any]:
         net, _, transform = open_clip.create_model_and_transforms(model, pretrained=weights, precision="fp32",
                                                                   weights_only=True)
         return net, transform, open_clip.get_tokenizer(model)
-    except Exception as problem:  # it raises what its parts raise: of files, JSON, the net, the hub
+    except Exception as problem:  # it raises many kinds: of files, JSON, the net, the hub
         raise ShiftBenchError(f"{name}: cannot be loaded ({type(problem).__name__}: {first_line(problem)[:200]}). "
                               "Give weights that are on this disk, or that can be fetched.") from problem
 
@@ -98,7 +98,7 @@ def open_nli(source: str, options: Options, labels: Sequence[str]) -> Classifier
     """
     name = f"hf-nli:{source}"
     config = of_package(name, source, "AutoConfig")
-    entailed = [int(code) for word, code in config.label2id.items() if str(word).lower().startswith("entail")]
+    entailed = [int(code) for label, code in config.label2id.items() if str(label).lower().startswith("entail")]
     if len(entailed) != 1:
         raise ShiftBenchError(f"{name}: none of its classes ({', '.join(map(str, config.label2id))}) is entailment. "
                               "Name a model that was trained on natural language inference.")
@@ -107,13 +107,14 @@ def open_nli(source: str, options: Options, labels: Sequence[str]) -> Classifier
     if report["missing_keys"]:
         raise ShiftBenchError(f"{name}: its tensor '{min(report['missing_keys'])}' has no weights, so it is not a "
                               "finished model. Name one that is.")
-    cut, device = of_package(name, source, "AutoTokenizer"), choose_device(options.device)
+    tokenizer, device = of_package(name, source, "AutoTokenizer"), choose_device(options.device)
     net = net.eval().to(device)
     hypotheses = [sentence for prompt in options.prompts or (HYPOTHESIS,) for sentence in _sentences(prompt, labels)]
 
     def classify(texts: Sequence[str]) -> Floats:
-        pairs: Any = cut([text for text in texts for _ in hypotheses], hypotheses * len(texts), padding=True,
-                         truncation="only_first", max_length=min(cut.model_max_length, LONGEST), return_tensors="pt")
+        pairs: Any = tokenizer([text for text in texts for _ in hypotheses], hypotheses * len(texts), padding=True,
+                               truncation="only_first", max_length=min(tokenizer.model_max_length, LONGEST),
+                               return_tensors="pt")
         with full_precision(device):
             logits = net(**{key: value.to(device) for key, value in pairs.items()}).logits[:, entailed[0]].float().cpu()
         return np.asarray(logits.numpy().reshape(len(texts), -1, len(labels)).mean(axis=1))

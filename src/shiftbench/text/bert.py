@@ -82,7 +82,7 @@ class Bert:
     def __call__(self, pieces: Ints, lengths: Ints) -> Vectors:
         """A vector per word piece. `pieces` are those of all sentences in a row; sentence k has `lengths[k]` of them.
 
-        It is quickest when sentences of one length stand together.
+        It is fastest when sentences of one length are adjacent.
         """
         starts = np.cumsum(lengths) - lengths
         x = self.words[pieces]
@@ -102,15 +102,15 @@ class Bert:
     def _attend(self, gathered: Vectors, runs: list[tuple[int, int, int]]) -> Vectors:
         """softmax(q kᵀ) v per head, within each sentence. A run: where it starts, how many sentences, how long each."""
         out: Vectors = np.empty((len(gathered), self.width), np.float32)
-        for start, many, length in runs:
-            part = slice(start, start + many * length)
-            split = gathered[part].reshape(many, length, 3, self.heads, -1)
+        for start, count, length in runs:
+            rows = slice(start, start + count * length)
+            split = gathered[rows].reshape(count, length, 3, self.heads, -1)
             q, k, v = split.transpose(2, 0, 3, 1, 4)  # each sentences × heads × length × width of a head
             weight = q @ k.swapaxes(-1, -2)
             weight -= weight.max(axis=-1, keepdims=True)
             np.exp(weight, out=weight)
             weight /= weight.sum(axis=-1, keepdims=True)
-            out[part] = (weight @ v).swapaxes(1, 2).reshape(many * length, -1)
+            out[rows] = (weight @ v).swapaxes(1, 2).reshape(count * length, -1)
         return out
 
 
@@ -122,24 +122,24 @@ def gelu(x: Vectors) -> Vectors:
     """
     flat = x.reshape(-1)
     for start in range(0, len(flat), BLOCK):
-        part = flat[start:start + BLOCK]
-        square = part * part
+        block = flat[start:start + BLOCK]
+        square = block * block
         p = square * np.float32(ERF[0])
         for number in ERF[1:-1]:
             p += np.float32(number)
             p *= square
         p += np.float32(ERF[-1])
-        p *= part
+        p *= block
         np.tanh(p, out=p)
         p += np.float32(1)
         p *= np.float32(0.5)
-        part *= p
+        block *= p
     return x
 
 
 def bert(tensors: Mapping[str, Vectors], heads: int, n_layers: int, epsilon: float, first_place: int,
          where: str) -> Bert:
-    """The net from tensors by the names that Hugging Face gives them, with or without a prefix such as `bert.`
+    """The net from tensors under Hugging Face's names, with or without a prefix such as `bert.`
 
     `first_place` is the row of the position table that the first word piece takes: 0, but 2 in RoBERTa.
     """
@@ -167,7 +167,7 @@ def bert(tensors: Mapping[str, Vectors], heads: int, n_layers: int, epsilon: flo
         return Norm(take(f"{name}.weight", width), take(f"{name}.bias", width), epsilon)
 
     def layer(name: str) -> Layer:
-        q, k, v = (linear(f"{name}.attention.self.{part}", width, width) for part in ("query", "key", "value"))
+        q, k, v = (linear(f"{name}.attention.self.{role}", width, width) for role in ("query", "key", "value"))
         scale = np.float32((width // heads) ** -0.5)
         gather = Linear(np.concatenate([q.weight * scale, k.weight, v.weight], axis=1),
                         np.concatenate([q.bias * scale, k.bias, v.bias]))

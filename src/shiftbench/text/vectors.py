@@ -25,38 +25,38 @@ Vectors = npt.NDArray[np.float32]
 Marks = npt.NDArray[np.uint64]
 
 WAIT = 0.2
-"""Seconds between two looks whether another process has finished."""
+"""Seconds between two checks whether another process has finished."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class VectorCache:
     """Two memory-mapped files, a row per item of the collection: its vector, and the mark of what that was made from.
 
-    A mark of 0 stands for no vector.
+    A mark of 0 means that there is no vector.
     """
 
     vectors: Any
     marks: Any
 
     def write(self, rows: Ints, vectors: Vectors, marks: Marks) -> None:
-        """The old mark goes first, the new one comes last: at no moment does a mark stand by another's vector."""
+        """Clear the old mark first and write the new one last, so that a mark never belongs to another vector."""
         write_rows(self.marks, rows, np.zeros_like(marks))
         write_rows(self.vectors, rows, vectors)
         write_rows(self.marks, rows, marks)
 
 
 @contextmanager
-def kept_vectors(folder: Path, encoder: Encoder, items: Strs) -> Iterator[Kept]:
-    """The files in folder/texts/KEY/, made when they are not there, for this process alone.
+def vector_cache(folder: Path, encoder: Encoder, items: Strs) -> Iterator[VectorCache]:
+    """The files in folder/texts/KEY/, created where missing, for this process alone.
 
-    A second process waits: what it wants is being computed. A folder that may not be written is read as it is.
+    A second process waits, since what it needs is being computed. A folder that may not be written is read as it is.
     """
     facts = {"encoder": encoder.key, "items": digest({"items": items}), "width": encoder.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     cache = folder / "texts" / key
     if not cache.is_dir():
         _make(cache, facts, (len(items), encoder.width))
-    if not may_write(cache / "marks.npy"):  # no need to wait: a mark never stands by a wrong vector
+    if not may_write(cache / "marks.npy"):  # no need to wait: a mark never belongs to another vector
         yield _open(cache, (len(items), encoder.width))
         return
     while True:
@@ -74,27 +74,27 @@ def _make(cache: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
         write_json(hidden / "vectors.json", facts)
 
 
-def _open(cache: Path, shape: tuple[int, int]) -> Kept:
-    return Kept(cached_rows(cache / "vectors.npy", shape, np.float32),
+def _open(cache: Path, shape: tuple[int, int]) -> VectorCache:
+    return VectorCache(cached_rows(cache / "vectors.npy", shape, np.float32),
                 cached_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
 Report = Callable[[int, int], None]
 
 CHUNK = 1024
-"""Captions between two writes to disk and two reports of progress."""
+"""Captions per write to disk and per report of progress."""
 
 
 def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | None = None,
                 progress: Report | None = None) -> tuple[Ints, Vectors]:
     """Item numbers, sorted, and for each the mean over its captions of the encoder's vectors (NOOCh, §3.1.2).
 
-        e(item) = 1/n Σ encoder(caption),  not brought to unit length again: its users take cosines
+        e(item) = 1/n Σ encoder(caption),  not scaled to unit length again: its users take cosines
 
     An item is listed only when it has a caption; a blank caption is none. The same text is encoded once.
-    With `folder` (the collection's) vectors are kept in folder/texts/KEY/, where KEY stands for the encoder and the
+    With `folder` (the collection's) vectors are kept in folder/texts/KEY/, where KEY depends on the encoder and the
     items; a vector counts only with the mark of the captions it was made from, written after it. So a killed process
-    leaves nothing wrong behind, the next one goes on, and a changed caption has its item, and no other, done again.
+    leaves nothing wrong behind, the next one goes on, and a changed caption recomputes its item and no other.
     `progress` gets the number of captions done and of all that were missing.
     """
     item, text = _captions(collection)
@@ -105,16 +105,16 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
         _fill(encoder, text, starts, np.ones(len(rows), np.bool_), progress, out.__setitem__)
         return rows, out
     marks = _marks(text, starts)
-    with kept_vectors(Path(folder), encoder, collection.items) as kept:
-        missing = kept.marks[rows] != marks
-        check_writable(kept.vectors, int(missing.sum()))
+    with vector_cache(Path(folder), encoder, collection.items) as cache:
+        missing = cache.marks[rows] != marks
+        check_writable(cache.vectors, int(missing.sum()))
         _fill(encoder, text, starts, missing, progress,
-              lambda which, values: kept.write(rows[which], values, marks[which]))
-        return rows, kept.vectors[rows]
+              lambda numbers, values: cache.write(rows[numbers], values, marks[numbers]))
+        return rows, cache.vectors[rows]
 
 
 def _captions(collection: Collection) -> tuple[Ints, list[str]]:
-    """Item and text of every caption that says something, in the order of the items."""
+    """Item and text of every caption that is not blank, in the order of the items."""
     item, text = collection.texts
     nonblank = np.asarray([isinstance(caption, str) and caption.strip() != "" for caption in text], np.bool_)
     if not nonblank.any():
@@ -141,33 +141,33 @@ def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, p
           keep: Callable[[Ints, Vectors], None]) -> None:
     """Compute the means of the missing items, chunk by chunk, and hand each chunk over.
 
-    A text that a later chunk needs again is held until its last use.
+    The vector of a text that a later chunk needs again is kept until its last use.
     """
-    which = np.flatnonzero(missing)
-    if not len(which):
+    numbers = np.flatnonzero(missing)
+    if not len(numbers):
         return
-    counts = np.diff(starts, append=len(text))[which]
-    inside = np.repeat(starts[which] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    counts = np.diff(starts, append=len(text))[numbers]
+    captions = np.repeat(starts[numbers] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     try:
-        words = pa.array([text[k] for k in inside.tolist()], pa.large_string()).dictionary_encode()
+        distinct_texts = pa.array([text[k] for k in captions.tolist()], pa.large_string()).dictionary_encode()
     except UnicodeEncodeError as problem:
         raise ShiftBenchError(f"A caption holds half a character ({problem.reason}): {ascii(problem.object)[:60]}. "
                               "Correct it in the source.") from problem
-    codes = np.asarray(words.indices.to_numpy(), np.int64)
-    last_use = np.zeros(len(words.dictionary), np.int64)
+    codes = np.asarray(distinct_texts.indices.to_numpy(), np.int64)
+    last_use = np.zeros(len(distinct_texts.dictionary), np.int64)
     np.maximum.at(last_use, codes, np.arange(len(codes)))
-    held: dict[int, npt.NDArray[np.float32]] = {}
+    vector_of: dict[int, npt.NDArray[np.float32]] = {}
     ends = np.cumsum(counts)
-    for chunk in np.split(np.arange(len(which)), np.flatnonzero(np.diff(ends // CHUNK)) + 1):
+    for chunk in np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(ends // CHUNK)) + 1):
         start, stop = int(ends[chunk[0]] - counts[chunk[0]]), int(ends[chunk[-1]])
         distinct, position = np.unique(codes[start:stop], return_inverse=True)
-        new = [code for code in distinct.tolist() if code not in held]
-        fresh = encoder.encode(words.dictionary.take(pa.array(new, pa.int64())).to_pylist())
-        held.update(zip(new, fresh, strict=True))
-        vectors = np.stack([held[code] for code in distinct.tolist()])
+        new = [code for code in distinct.tolist() if code not in vector_of]
+        fresh = encoder.encode(distinct_texts.dictionary.take(pa.array(new, pa.int64())).to_pylist())
+        vector_of.update(zip(new, fresh, strict=True))
+        vectors = np.stack([vector_of[code] for code in distinct.tolist()])
         sums = np.add.reduceat(vectors[position].astype(np.float64), ends[chunk] - counts[chunk] - start, axis=0)
-        keep(which[chunk], (sums / counts[chunk][:, None]).astype(np.float32))
+        keep(numbers[chunk], (sums / counts[chunk][:, None]).astype(np.float32))
         for code in distinct[last_use[distinct] < stop].tolist():
-            del held[code]
+            del vector_of[code]
         if progress:
             progress(stop, len(codes))
