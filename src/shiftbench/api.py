@@ -106,10 +106,10 @@ def download(
     *name: str, root: Place = "data", origin: Place | None = None, accept_licence: bool = False,
     keep_archives: bool = False, progress: Advance | None = None,
 ) -> Path:
-    """Fetch a published data set and give its folder: download("wilds", "camelyon17", accept_licence=True).
+    """Fetch a published data set and return its folder: download("wilds", "camelyon17", accept_licence=True).
 
-    `origin` is a folder or an address of one's own that has the files under the same names. A broken download goes on
-    where it stopped, and a finished one is not repeated.
+    `origin` is your own folder or address that has the files under the same names. An interrupted download resumes,
+    and a finished one is not repeated.
     """
     from shiftbench.downloads.data_sets import find_source
     from shiftbench.downloads.fetching import Options
@@ -192,8 +192,8 @@ def hierarchy(
     from shiftbench.hierarchies.edits import edited
     from shiftbench.hierarchies.sources import open_hierarchy, read_classes
 
-    whole = open_hierarchy(source, None if classes is None else read_classes(classes))
-    return edited(whole, edits or [], tree=tree) if edits or tree else whole
+    opened = open_hierarchy(source, None if classes is None else read_classes(classes))
+    return edited(opened, edits or [], tree=tree) if edits or tree else opened
 
 
 def superclasses(
@@ -206,12 +206,12 @@ def superclasses(
     from shiftbench.hierarchies.superclasses import named_task
     from shiftbench.hierarchies.superclasses import superclasses as cut
 
-    whole = None if source is None else _hierarchy(source)
+    opened = None if source is None else _hierarchy(source)
     if task:
-        return named_task(task, whole, level=level, **choice)
-    if whole is None or level is None:
+        return named_task(task, opened, level=level, **choice)
+    if opened is None or level is None:
         raise ShiftBenchError("Superclasses are cut from a hierarchy at a level, or come with a task. Give one.")
-    return cut(whole, level, **choice)
+    return cut(opened, level, **choice)
 
 
 def ladder(collection: Collection | Place, test: str, k: int = 4, **options: Any) -> list[Rung]:
@@ -269,7 +269,7 @@ def suite(
 ) -> list[Path]:
     """Build the benchmarks of a paper's table on a collection: suite("metashift/table1", "collections/vg", "out").
 
-    Or those of a recipe that stands for several, as `leave_one_domain_out` without `test` does for one per domain; its
+    Or those of a recipe that describes several, as `leave_one_domain_out` without `test` describes one per domain; its
     collection and seed are the recipe's unless given.
     `changes` replace settings of every benchmark, as in `build`. With `replicates`, each benchmark with low-data
     items is built that many times, with other such items each time: `low-10.0`, `low-10.1`, …
@@ -305,9 +305,9 @@ def reference(
 
 
 def check(benchmark: Benchmark | Collection | Place, collection: Collection | Place | None = None) -> list[Finding]:
-    """What is wrong with a benchmark, or with a collection; `shiftbench.data.checks.uses` says what it is fit for.
+    """The problems of a benchmark or a collection; `shiftbench.data.checks.uses` says what it is fit for.
 
-    Where images are at hand, a file that is not there is a finding, and the same content under two ids is a leak.
+    Where images are available, a missing file is a finding, and the same content under two ids is a leak.
     """
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.data.checks import check as find_faults
@@ -326,9 +326,9 @@ def check(benchmark: Benchmark | Collection | Place, collection: Collection | Pl
 def power(
     benchmark: Benchmark | Place, difference: float | None = None, *, split: str = "test", **assumed: Any
 ) -> list[dict[str, Any]]:
-    """Each group's items, the smallest difference they show, and how many items a difference (a share) needs.
+    """Each group's items, the smallest difference they can show, and how many items a difference (a share) needs.
 
-    What is `assumed` is accuracy, correlation or disagreement of the two models, level, power and comparisons.
+    `assumed` are accuracy, correlation or disagreement of the two models, level, power and comparisons.
     """
     from shiftbench.data.scores import ALL
     from shiftbench.scoring.intervals import group_power
@@ -347,15 +347,15 @@ def embed(
 ) -> Path:
     """Cache the features of every item of a benchmark, once; training a head then takes a second.
 
-    They lie in the folder of the collection, so that it needs one: read(…, out=FOLDER), or save it.
+    They are kept in the folder of the collection, which must therefore be saved: read(…, out=FOLDER), or `save`.
     """
     from shiftbench.models.names import backbone
 
     backbone(model)
     loaded, images = _with_collection(benchmark, collection)
     if images.home is None:
-        raise ShiftBenchError(f"collection: '{images.name}' lies in no folder, where its features are kept. Save it "
-                              "and name its folder.")
+        raise ShiftBenchError(f"collection: '{images.name}' has no folder to keep its features in. Save it and name "
+                              "its folder.")
     rows = images.index(loaded.items)
     load_torch()
     from shiftbench.training.features import embed as embed_items
@@ -442,7 +442,7 @@ def pretrain(
 ) -> Path:
     """Train a model to predict a factor of a collection, and return the weight file (`weights=` of other runs).
 
-    pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); started again it goes on.
+    pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); an interrupted call resumes.
     """
     from shiftbench.core.files import copy_file
     from shiftbench.shifts.splits import IID
@@ -462,7 +462,7 @@ def retrain(
     runs: Place, *, steps: int = 40_000, rates: float | Sequence[float] | None = None,
     collection: Collection | Place | None = None, device: str = "auto", progress: Advance | None = None,
 ) -> dict[str, Retrained]:
-    """Train the last layer of every finished run on the target (BREEDS' target-RT); by run. What is done stays done."""
+    """Train the last layer of every finished run on the target (BREEDS' target-RT); results by run, none repeated."""
     from shiftbench.data.benchmark import TARGET_TRAIN
     from shiftbench.scoring import runs_in
     from shiftbench.training.device import check_device
@@ -484,13 +484,13 @@ def sweep(
     retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: str | Sequence[str] = (),
     checkpoint_seconds: float = 30.0, strict: bool = False, progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
-    """Do every run of a study, and say how each ended. Finished runs are found, whoever made them, and not repeated.
+    """Train every run of a study, and return how each ended. Finished runs, whoever made them, are not repeated.
 
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
-    the logs are copied while it goes on: tensorboard, mlflow. `progress(end, total)` is called for every run that ends.
-    `strict` refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
+    the logs are also written: tensorboard, mlflow. `progress(end, total)` is called for every run that ends. `strict`
+    refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
 
-    `benchmarks` take the place of the study's; those in memory come with their `collection` and are saved below `out`.
+    `benchmarks` replace the study's; those in memory come with their `collection` and are saved below `out`.
     """
     from shiftbench.sweeps.jobs import sweep as do_all
     from shiftbench.sweeps.study import Study
@@ -528,17 +528,17 @@ def predict(
     batch_size: int = 0, device: str = "auto", overwrite: bool = False, progress: Advance | None = None,
     say: Say | None = None,
 ) -> Predictions:
-    """Run a finished model on the items of a benchmark or a collection, and give its predictions.
+    """Run a finished model on the items of a benchmark or a collection, and return its predictions.
 
     `model` is timm:NAME, torchvision:NAME, hf:FOLDER, hf-nli:FOLDER, openclip:MODEL/WEIGHTS, model.onnx,
     FILE.py:FUNCTION, the folder of a finished run, a function of a batch, or a torch module. Its classes are mapped to
     the labels: `map` (class -> label, or a table of that) wins over equal names, synonyms and `hierarchy`; `classes`
     names the outputs of a model that does not. A label without a class is an error unless `allow_unmapped`. `say` is
-    given lines about the map, and `map_out` is written with all of it (docs/predict.md).
+    called with lines about the map, and `map_out` is a file for all of it (docs/predict.md).
 
-    `out` is a .parquet or .csv file that `score`, `gap`, `select`, `report` and `board` take. An interrupted call that
-    is repeated goes on and ends with the same bytes. Of a collection, the labels are the values of factor `label`, or
-    the model's own classes.
+    `out` is a .parquet or .csv file that `score`, `gap`, `select`, `report` and `board` take. An interrupted call can
+    be repeated: it resumes, and the file has the same bytes. For a collection, the labels are the values of factor
+    `label`, or the model's own classes.
     """
     from shiftbench.predicting.class_names import read_class_names, read_map
     from shiftbench.predicting.classifier import Options, channels
@@ -591,8 +591,8 @@ def score(
     of the bootstrap, for metrics without a formula; 0 turns all intervals off.
 
     Predictions whose `split` says `train` of items that the benchmark holds out are refused: the model has seen them.
-    `ignore_splits` scores them all the same. `columns` says what the files call our columns, {"item": "img",
-    "prediction": "pred"}; `ignore_extra` leaves out, and counts, predictions of items that the benchmark has not.
+    `ignore_splits` scores them nevertheless. `columns` says what the files call our columns, {"item": "img",
+    "prediction": "pred"}; `ignore_extra` leaves out, and counts, predictions of items that the benchmark does not have.
 
     Files that end in .json are annotators' answers to a study, whose key is in the folder `study`: their accuracy and
     agreement come with every model's accuracy on the same pairs of superclasses. `nooch` is the folder of NOOCh's
@@ -715,8 +715,8 @@ def gate(
     was kept, plus the budget. `floors` are the least values of metrics: {"worst_group_accuracy[region]": 0.8}.
 
     A check passes only where an interval says so, and all intervals hold at once with probability `level`. Where there
-    are too few items to tell, `unsure` says what that does: fail, warn or pass. Predictions and data are joined as in
-    `audit`. `junit` is an XML file with a test case per check, `summary` one of Markdown for a pull request.
+    are too few items to tell, `unsure` decides: fail, warn or pass. Predictions and data are joined as in `audit`.
+    `junit` is an XML file with a test case per check, `summary` a Markdown file for a pull request.
     """
     from shiftbench.auditing.gate import gate as test
     from shiftbench.core.files import write_text
@@ -827,7 +827,7 @@ def conflicts(
     benchmark: Benchmark | Place, out: Place | None = None, *, collection: Collection | Place | None = None,
     device: str = "auto", progress: Advance | None = None, **settings: Any,
 ) -> Conflicts:
-    """What training on each subset does to the loss on every other: a matrix, its heatmap and what stands out.
+    """The effect of training on each subset on the loss on every other: a matrix, its heatmap, the strongest conflicts.
 
     `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
     """
@@ -907,9 +907,9 @@ def studio(
     *folders: Place, embed: bool = False, view: str = "home", host: str = "127.0.0.1", port: int = 0, token: str = "",
     edit: bool = False,
 ) -> Running | Page:
-    """Look at what lies in some folders in a browser: studio("demo") serves it, and a notebook shows it in a frame.
+    """Explore the contents of folders in a browser: studio("demo") serves them, and a notebook shows them in a frame.
 
-    It listens on this machine alone, at a free port, behind a random token; `.url` is the address, `.stop()` ends it.
+    It listens on this machine only, at a free port, behind a random token; `.url` is the address, `.stop()` ends it.
     With `embed` one view becomes a page without a server: studio("demo", embed=True, view="compare?on=scores.parquet").
     """
     from shiftbench.core.files import path_of
@@ -1005,7 +1005,7 @@ def _with_collection(benchmark: Any, collection: Collection | Place | None) -> t
 
     loaded = _benchmark(benchmark)
     images = collection_of(loaded, collection)
-    if benchmark is loaded or collection is images:  # those in folders were compared
+    if benchmark is loaded or collection is images:  # the digests of folders were compared
         check_origin(loaded, images)
     return loaded, images
 
@@ -1013,7 +1013,8 @@ def _with_collection(benchmark: Any, collection: Collection | Place | None) -> t
 def _in_folders(
     benchmark: Benchmark | Place, collection: Collection | Place | None, out: Place
 ) -> tuple[Benchmark, Path, Collection]:
-    """A benchmark, its folder and its collection. What is in memory is saved below `out`: its runs need it again."""
+    """A benchmark, its folder and its collection. Objects in memory are saved below `out`, where their runs find them.
+    """
     from shiftbench.data.benchmark import saved_below
 
     loaded, images = _with_collection(benchmark, collection)

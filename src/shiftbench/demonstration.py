@@ -53,7 +53,7 @@ n_ood = 120
 """
 
 HELD_OUT = ("dog-bag-box", "minority-12")
-"""Where runs are also trained without each domain in turn, so that every rule of selection has its say."""
+"""The benchmarks on which runs are also trained without each domain in turn, which some selection rules need."""
 
 STUDY = """# The five methods of MetaShift's tables at two learning rates. As in DomainBed, which the paper used, a
 # batch holds as many items of each domain, and the last weights count.
@@ -107,10 +107,10 @@ def demo(
     from shiftbench.sweeps.study import Study
 
     root = Path(out)
-    shown = bar or (lambda what: nullcontext(lambda done, total: None))
+    progress = bar or (lambda what: nullcontext(lambda done, total: None))
     world = root / "collections" / f"scenes-{seed}"
     if not (world / MARKER).exists() or read_json(world / MARKER).get("items") != items:
-        with shown("drawing the world") as advance:
+        with progress("drawing the world") as advance:
             verbs.read("world", "scenes", out=world, items=items, seed=seed, progress=advance)
     folders = []
     for name, text in recipes(world.name).items():
@@ -118,34 +118,34 @@ def demo(
         write_text(recipe, text)
         verbs.build(recipe, root / "benchmarks" / name)
         folders.append(root / "benchmarks" / name)
-    ends: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for file, names, held_out in (("study", [folder.name for folder in folders], "false"),
                                   ("held_out", HELD_OUT, "true")):
         write_text(root / f"{file}.toml", STUDY.format(
             features=FEATURES, seeds=", ".join(map(str, seeds)), held_out=held_out,
             benchmarks=", ".join(f'"benchmarks/{name}"' for name in names)))
         study = Study.load(root / f"{file}.toml")
-        with shown("embedding the items") as advance:
+        with progress("embedding the items") as advance:
             embed_missing(study.jobs(root / "runs"), progress=advance)
-        with shown("training") as advance:
-            ends += verbs.sweep(study, root / "runs", workers=workers, progress=_counting(advance))
-    failed = [end for end in ends if end.state == "failed"]
+        with progress("training") as advance:
+            outcomes += verbs.sweep(study, root / "runs", workers=workers, progress=_counting(advance))
+    failed = [outcome for outcome in outcomes if outcome.state == "failed"]
     if failed:
-        raise ShiftBenchError(f"{root / 'runs'}: {len(failed)} of {len(ends)} runs failed. The first, "
+        raise ShiftBenchError(f"{root / 'runs'}: {len(failed)} of {len(outcomes)} runs failed. The first, "
                               f"{failed[0].run}: {failed[0].reason}")
     table = root / "scores.parquet"
     scores = Scores.load(table) if table.exists() else None
-    if scores is None or not {end.run for end in ends} <= set(scores["run"].tolist()):
-        with shown("scoring"):
-            scores = score_runs(root / "runs", only=[end.run for end in ends])
+    if scores is None or not {outcome.run for outcome in outcomes} <= set(scores["run"].tolist()):
+        with progress("scoring"):
+            scores = score_runs(root / "runs", only=[outcome.run for outcome in outcomes])
             benchmarks = [Benchmark.load(folder) for folder in folders]
             scores = Scores.join([scores, chosen_means(root / "runs", scores, benchmarks)])
             scores.save(table)
-    with shown("reporting"):
+    with progress("reporting"):
         verbs.report(scores, root / "report.html", benchmarks=folders, title="Cats and dogs out of context")
         benchmarks = [Benchmark.load(folder) for folder in folders]
         write_text(root / "tables.md", f"{tables_text(scores, benchmarks)}\n")
-    with shown("auditing"):
+    with progress("auditing"):
         audit = verbs.audit(_first_run(root, folders[-1]), folders[-1], out=root / "audit.json")
     return Shown(scores, tuple(folders), root / "report.html", audit)
 
@@ -172,7 +172,7 @@ def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:
 
 def _counting(advance: Callable[[int, int], None]) -> "Callable[[Outcome, int], None]":
     ended = count(1)
-    return lambda end, total: advance(next(ended), total)
+    return lambda outcome, total: advance(next(ended), total)
 
 
 def recipes(world: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ spaces, sweeps, selection, reports, boards, help. Fields of a class are its sett
 `--import FILE.py` does so on the command line, `import = ["FILE.py"]` in a study, and an entry point of the group
 `shiftbench.plugins` in an installed package. See docs/extend.md.
 
-A name that is taken is refused. The same file or notebook may register its own thing again.
+A name that is taken is refused. The same file or notebook may register its own class or function again.
 """
 
 import re
@@ -29,7 +29,7 @@ C = TypeVar("C", bound=type)
 M = TypeVar("M", bound=Callable[..., Any])
 F = TypeVar("F", bound=Callable[..., Any])
 _FED = ("takes", "side", "channels", "mean", "std")
-"""What is said of a model that a function builds."""
+"""The facts of a model that a function builds."""
 _RESERVED = ("out", "overwrite", "drop_missing", "plugins", "json", "quiet")
 """Options of every reader."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -39,8 +39,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 def method(name: str) -> Callable[[C], C]:
     """Enter a learning rule: a subclass of `shiftbench.Method`, whose fields are hyperparameters with defaults.
 
-    `space` says what a sweep draws of them (docs/sweeps.md); `Method` has the rest. `recordable = True` is for a loss
-    that reads no value of a tensor: its runs are stacked on a CPU and recorded on a GPU. Else steps are plain.
+    `space` is their search space in a sweep (docs/sweeps.md); `Method` documents the rest. `recordable = True` is for a
+    loss that reads no value of a tensor: its runs are stacked on a CPU and recorded on a GPU. Other losses run plainly.
     """
     module = _caller("method", name)
 
@@ -49,13 +49,13 @@ def method(name: str) -> Callable[[C], C]:
         from shiftbench.methods.presets import PRESETS
 
         _settings("method", name, cls, Method, module)
-        if not any("recordable" in vars(part) for part in cls.__mro__ if part is not Method):
+        if not any("recordable" in vars(base) for base in cls.__mro__ if base is not Method):
             cls.recordable = False  # type: ignore[attr-defined]
         if name in PRESETS:
             raise ShiftBenchError(f"The name '{name}' of {Owner.of(cls, module)} is taken by a preset. Choose another.")
-        for part in fields(cls):
-            if part.default is MISSING:
-                raise ShiftBenchError(f"Method '{name}': '{part.name}' has no default. Give every hyperparameter one.")
+        for field in fields(cls):
+            if field.default is MISSING:
+                raise ShiftBenchError(f"Method '{name}': '{field.name}' has no default. Give every hyperparameter one.")
         return enter(METHODS, name, Owner.of(cls, module))(cls)
 
     return add
@@ -124,9 +124,9 @@ def metric(
         if KINDS[kind].lists:
             raise ShiftBenchError(f"Metric '{name}' is for {KINDS[kind].words}, but a metric of your own takes arrays. "
                                   "Choose among class, number and tasks.")
-    for word, known in ((better, ("higher", "lower")), (unit, ("share", "number"))):
-        if word not in known:
-            raise unknown("word", word, known, f"metric '{name}'")
+    for word, allowed in ((better, ("higher", "lower")), (unit, ("share", "number"))):
+        if word not in allowed:
+            raise unknown("word", word, allowed, f"metric '{name}'")
     usual = "bootstrap" if items is None else "wilson of contributions" if unit == "share" else "student"
     if (interval or usual) not in ((usual,) if items is None else ("student", "wilson of contributions")):
         raise unknown("interval", interval, ("student", "wilson of contributions"), f"metric '{name}'")
@@ -157,28 +157,29 @@ def model(name: str, **facts: Any) -> Callable[[M], M]:
     """
     module = _caller("model", name)
 
-    def add(thing: M) -> M:
+    def add(builder: M) -> M:
         from shiftbench.models.names import CATALOGUE, Model
 
         net = sys.modules.get("shiftbench.models.net")
-        is_net = net is not None and isinstance(thing, type) and issubclass(thing, net.Net)
-        known = [key for key in Model._fields if key not in ("home", "outside", "builder")] if is_net else _FED
+        is_net = net is not None and isinstance(builder, type) and issubclass(builder, net.Net)
+        allowed = [key for key in Model._fields if key not in ("home", "outside", "builder")] if is_net else _FED
         for key in facts:
-            if key not in known:
-                raise unknown("fact", key, known, f"model '{name}'")
-        if not callable(thing):
+            if key not in allowed:
+                raise unknown("fact", key, allowed, f"model '{name}'")
+        if not callable(builder):
             raise ShiftBenchError(f"Model '{name}' must be a function or a class that builds an nn.Module, not "
-                                  f"{thing!r}. Write @sb.register.model above a function n_classes -> nn.Module.")
-        owner = Owner.of(thing, module)
-        own = {key: value for key, value in facts.items() if key in Model._fields}
+                                  f"{builder!r}. Write @sb.register.model above a function n_classes -> nn.Module.")
+        owner = Owner.of(builder, module)
+        model_facts = {key: value for key, value in facts.items() if key in Model._fields}
         if net is not None and is_net:
-            enter(CATALOGUE, name, owner)(Model(thing.__module__, **own))
-            net.model(name)(thing)
+            enter(CATALOGUE, name, owner)(Model(builder.__module__, **model_facts))
+            net.model(name)(builder)
         else:
             for key, value in facts.items():
-                setattr(thing, key, value)
-            enter(CATALOGUE, name, owner)(Model(takes=own.pop("takes", "images"), **own, outside=True, builder=thing))
-        return thing
+                setattr(builder, key, value)
+            model_facts = {"takes": "images", **model_facts, "outside": True, "builder": builder}
+            enter(CATALOGUE, name, owner)(Model(**model_facts))
+        return builder
 
     return add
 
@@ -189,8 +190,8 @@ def section(
     """Enter a section of the page: a function of `reporting.results.Results` that gives its content, or None.
 
     The content is a dict: `text` (a paragraph, or several), `tables` (caption, columns, rows of each) and `figures`
-    (of `reporting.drawing`). `head` is its title; it is about benchmarks of `shifts`, with a further `column` or with
-    `classes`, where that is said.
+    (of `reporting.drawing`). `head` is its title. `shifts`, a further `column` and `classes` restrict the benchmarks
+    that it is about.
     """
     module = _caller("section", name)
 
@@ -206,7 +207,7 @@ def section(
 
 
 def _caller(kind: str, name: object) -> str:
-    """The module that registers something: that of a user's file, whoever wrote the function it registers."""
+    """The module of the file that registers something, whichever module defines the function."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ShiftBenchError(f"@sb.register.{kind} needs a name of letters, digits, - and _: "
                               f"@sb.register.{kind}(\"mine\"), not {name!r}.")

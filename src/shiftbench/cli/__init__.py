@@ -89,9 +89,9 @@ def main() -> None:
 def _short_warnings() -> Iterator[None]:
     """A warning of ours that a verb does not collect is one line, without the line of code that raised it."""
     with warnings.catch_warnings():
-        whole = warnings.showwarning
+        show_fully = warnings.showwarning
         warnings.showwarning = lambda message, category, *where: (
-            note(message) if category is UserWarning else whole(message, category, *where))
+            note(message) if category is UserWarning else show_fully(message, category, *where))
         yield
 
 

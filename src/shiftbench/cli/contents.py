@@ -118,8 +118,8 @@ def show_run(facts: Mapping[str, Any]) -> None:
     if facts["pairs"]:
         print_table("\nItems that a run gets right", list(facts["pairs"]), [list(facts["pairs"].values())])
     if (table := facts["confusion"]) is not None:
-        rest = [f"{table['others']} others"] if table["others"] else []
-        names = [row["value"] for row in table["rows"]] + rest
+        others = [f"{table['others']} others"] if table["others"] else []
+        names = [row["value"] for row in table["rows"]] + others
         print_table("\nConfusion: labels down, predictions across", ["", *names],
                     [[name, *cells] for name, cells in zip(names, table["cells"], strict=True)])
     if facts["calibration"] is not None:

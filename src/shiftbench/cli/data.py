@@ -133,12 +133,12 @@ def show(
     from shiftbench.reporting.terminal import collection_facts
     from shiftbench.sweeps.status import states, status
 
-    of_run = (folder / "run.json").exists()
-    if where and not of_run and not (folder / COLLECTION).exists():
+    is_run = (folder / "run.json").exists()
+    if where and not is_run and not (folder / COLLECTION).exists():
         raise ShiftBenchError(f"{folder}: has no {COLLECTION} and is no run. --where chooses among their items.")
-    if (data or against) and not of_run:
+    if (data or against) and not is_run:
         raise ShiftBenchError(f"{folder}: is no run. --data and --against are for the folder of one run.")
-    if of_run:
+    if is_run:
         facts = _run_facts(folder, data, against, where)
         print_json(facts) if json else show_run(facts)
     elif (folder / COLLECTION).exists():
@@ -158,11 +158,11 @@ def show(
         raise ShiftBenchError(f"{folder} {problem}. Name the folder of a collection, a benchmark or runs.")
 
 
-def _where(words: str) -> "tuple[Predicate, ...]":
+def _where(predicates: str) -> "tuple[Predicate, ...]":
     """The predicates of --where."""
     from shiftbench.webapp.studio import Query
 
-    return Query({"where": words}).where()
+    return Query({"where": predicates}).where()
 
 
 def _filtered(collection: "Collection", where: str) -> "Collection":

@@ -91,10 +91,10 @@ def score(
         if answers or study is not None:
             from shiftbench.human.people import answer_notes, tables
 
-            shown, notes = tables(scores, level), answer_notes(answers, study)
+            views, notes = tables(scores, level), answer_notes(answers, study)
         else:
-            shown, notes = score_tables(scores), ()
-        for table in shown:
+            views, notes = score_tables(scores), ()
+        for table in views:
             console().print(table)
         say(*notes)
 
@@ -176,13 +176,13 @@ def audit(
             say(f"Wrote {file}.")
 
 
-def _flips(words: list[str]) -> dict[str, Any]:
+def _flips(options: list[str]) -> dict[str, Any]:
     """Rates by annotation; what is no number after the last = is the file of a checked sample."""
     flips: dict[str, Any] = {}
-    for word in words:
-        name, _, value = word.rpartition("=")
+    for option in options:
+        name, _, value = option.rpartition("=")
         if not name:
-            raise ShiftBenchError(f"--flips '{word}' is not of the form NAME=NUMBER or NAME=FILE. Write --flips "
+            raise ShiftBenchError(f"--flips '{option}' is not of the form NAME=NUMBER or NAME=FILE. Write --flips "
                                   "light=night=0.08.")
         try:
             flips[name] = float(value)

@@ -37,7 +37,7 @@ WORDS = signature(_words).parameters
 
 
 def describing(verb: Verb) -> Verb:
-    """The verb with these options in the place of its parameter `described`, which gets those that were given."""
+    """The verb with these options in place of its parameter `described`, which receives those that the user gave."""
 
     @wraps(verb)
     def run(**settings: Any) -> Any:
@@ -79,7 +79,7 @@ def importing(verb: Verb) -> Verb:
 
 
 def _with_parameters(run: Verb, verb: Verb, before: str, more: Sequence[Parameter], keep: bool = True) -> Verb:
-    """`run` with the parameters of a verb, and `more` of them before one of these, or in its place."""
+    """`run` with the parameters of a verb, and `more` before the parameter `before`, or without `keep` in its place."""
     parameters = [parameter for name, parameter in signature(verb).parameters.items() if keep or name != before]
     at = list(signature(verb).parameters).index(before) if before else len(parameters)
     parameters[at:at] = more
@@ -90,30 +90,30 @@ def _with_parameters(run: Verb, verb: Verb, before: str, more: Sequence[Paramete
 
 
 def words_after(option: str, words: list[str]) -> list[str]:
-    """The values of an option in words that are not parsed yet: ["a.py"] of --import a.py, or --import=a.py."""
+    """The values of an option in arguments that are not parsed yet: ["a.py"] of --import a.py, or --import=a.py."""
     values = [word.partition("=")[2] for word in words if word.startswith(f"{option}=")]
     return [*values, *(value for word, value in pairwise(words) if word == option)]
 
 
 # Options of the form NAME=VALUE
 
-def rates(words: list[str], option: str, example: str) -> dict[str, float]:
+def rates(settings: list[str], option: str, example: str) -> dict[str, float]:
     """Numbers by name: {"accuracy": 0.8} of --floor accuracy=0.8; the last = is the one that counts."""
     numbers: dict[str, float] = {}
-    for word in words:
-        name, _, number = word.rpartition("=")
+    for setting in settings:
+        name, _, number = setting.rpartition("=")
         try:
             numbers[name] = float(number)
         except ValueError:
             name = ""
         if not name:
-            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NUMBER. Write {option} {example}.")
+            raise ShiftBenchError(f"{option} '{setting}' is not of the form NAME=NUMBER. Write {option} {example}.")
     return numbers
 
 
-def pairs(words: Sequence[str], option: str, example: str) -> dict[str, str]:
+def pairs(settings: Sequence[str], option: str, example: str) -> dict[str, str]:
     """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
-    for word in words:
-        if not all(word.partition("=")):
-            raise ShiftBenchError(f"{option} '{word}' is not of the form NAME=NAME. Write {option} {example}.")
-    return dict(word.split("=", 1) for word in words)
+    for setting in settings:
+        if not all(setting.partition("=")):
+            raise ShiftBenchError(f"{option} '{setting}' is not of the form NAME=NAME. Write {option} {example}.")
+    return dict(setting.split("=", 1) for setting in settings)

@@ -67,14 +67,14 @@ def console() -> Console:
 
 
 def say(*lines: object, style: str = "") -> None:
-    """Print lines of text as long as they are; a line break inside one is spelled out."""
+    """Print lines of text without wrapping them; a line break inside one is escaped."""
     for line in lines:
         console().print(printable(line), style=style or None, soft_wrap=True)
 
 
-def say_titled(name: object, rest: object) -> None:
+def say_titled(name: object, details: object) -> None:
     """Print a line whose first words, a name, are bold."""
-    console().print(Text(printable(name), "bold").append(f"  {printable(rest)}", "not bold"), soft_wrap=True)
+    console().print(Text(printable(name), "bold").append(f"  {printable(details)}", "not bold"), soft_wrap=True)
 
 
 def note(message: object) -> None:
@@ -112,20 +112,20 @@ _RISKY = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table whose number columns are aligned to the right; a title may begin with a line break."""
-    listed = [[_cell(value) for value in row] for row in rows]
-    kinds = [all(_is_number(row[column]) for row in listed) and bool(listed) for column in range(len(columns))]
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [all(_is_number(row[column]) for row in cells) and bool(cells) for column in range(len(columns))]
     if title:
         say(*([""] if title.startswith("\n") else []), title.lstrip("\n"), style="bold")
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for name, number in zip(columns, kinds, strict=True):
-        table.add_column(printable(name), justify="right" if number else "left", overflow="fold")
-    for row in listed:
+    for name, is_numeric in zip(columns, numeric, strict=True):
+        table.add_column(printable(name), justify="right" if is_numeric else "left", overflow="fold")
+    for row in cells:
         table.add_row(*row)
     console().print(table)
 
 
 def teller(silent: bool = False) -> Callable[[str], None]:
-    """A callable that says a line on standard error, above the bar where there is one."""
+    """A callable that prints a line on standard error, above the bar where there is one."""
     def say(line: str) -> None:
         if not silent:
             sys.stderr.write(f"{printable(line)}\n")
@@ -148,7 +148,7 @@ def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator
 
 
 def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
-    """Print the progress, at most once in so many seconds."""
+    """Print the progress, at most once in `every` seconds."""
     last = clock()
 
     def advance(done: int, total: int) -> None:
@@ -162,14 +162,14 @@ def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic)
 
 
 class Tally:
-    """How a sweep stands: runs done, failed and left, and how long the rest takes at the pace so far."""
+    """The state of a sweep: runs done, failed and left, and how long the rest takes at the pace so far."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.began = clock, clock()
         self.done = self.failed = self.found = self.total = 0
 
     def add(self, end: Ended, total: int) -> None:
-        """Count a run; those that had ended before say nothing about the pace."""
+        """Count a run; those that had ended before the sweep do not count for the pace."""
         self.total = total
         self.done += end.state == "done"
         self.failed += end.state == "failed"
@@ -180,10 +180,10 @@ class Tally:
             return "no run has ended yet"
         ended = self.done + self.failed
         left = self.total - ended
-        words = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
+        sentence = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
         if left and ended > self.found:
-            words += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
-        return words
+            sentence += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
+        return sentence
 
 
 @contextmanager

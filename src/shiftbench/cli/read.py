@@ -83,10 +83,10 @@ def command_of(format: str) -> Any:
             options.append(_option(parameter, [*_leaves(hints.get(key))]))
 
     def command(*, out: Out, drop_missing: DropMissing = False, overwrite: Overwrite = False, json: Json = False,
-                quiet: Quiet = False, **words: Any) -> None:
-        given = [words.pop(source.name) for source in sources]
-        files = [file for value in given for file in (value if isinstance(value, list) else [value])]
-        settings = {key: _value(parameters[key], value) for key, value in words.items() if value is not None}
+                quiet: Quiet = False, **arguments: Any) -> None:
+        values = [arguments.pop(source.name) for source in sources]
+        files = [file for value in values for file in (value if isinstance(value, list) else [value])]
+        settings = {key: _value(parameters[key], value) for key, value in arguments.items() if value is not None}
         bar = f"drawing {files[0]}" if format == "world" else f"reading {settings.get('kind', format)}"
         with noted() as notes:
             with progress(bar, quiet or json or "progress" not in parameters) as advance:
@@ -103,10 +103,10 @@ def command_of(format: str) -> Any:
     to, *common, _ = inspect.signature(command).parameters.values()
     if format in BRING_IMAGES:
         common = [option for option in common if option.name != "drop_missing"]
-    every = [*sources, to, *options, *common]
+    all_parameters = [*sources, to, *options, *common]
     command.__doc__ = reader.__doc__ or f"The reader {format} of {READERS.owner(format)}."
-    command.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+    command.__signature__ = inspect.Signature(all_parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in all_parameters}
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
     app.command(format)(importing(command))
     return typer.main.get_command(app)
@@ -115,31 +115,31 @@ def command_of(format: str) -> Any:
 def _leaves(hint: Any) -> Iterator[Any]:
     """The types and texts of an annotation: str, None and "Column to predict." of Annotated[str | None, "Column …"]."""
     if get_origin(hint) in (Annotated, Union, types.UnionType):
-        for part in get_args(hint):
-            yield from _leaves(part)
+        for argument in get_args(hint):
+            yield from _leaves(argument)
     else:
         yield hint
 
 
 def _source(parameter: inspect.Parameter, leaves: list[Any]) -> inspect.Parameter:
-    one = Path if Path in leaves else str
+    type_ = Path if Path in leaves else str
     several = parameter.kind is parameter.VAR_POSITIONAL
     return inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[
-        list[one] if several else one, typer.Argument(help=_help(leaves))])  # type: ignore[valid-type]
+        list[type_] if several else type_, typer.Argument(help=_help(leaves))])  # type: ignore[valid-type]
 
 
 def _option(parameter: inspect.Parameter, leaves: list[Any]) -> inspect.Parameter:
-    """An option of the first type that a command line has; a list is words between commas, a mapping NAME=NAME's."""
+    """An option of the first type that a command line can parse; a list is separated by commas, a mapping NAME=NAME."""
     key, default = parameter.name, parameter.default
-    kind: Any = next((kind for kind in (*leaves, type(default)) if kind in SIMPLE), str)
+    type_: Any = next((type_ for type_ in (*leaves, type(default)) if type_ in SIMPLE), str)
     if any(get_origin(leaf) in (Mapping, dict) for leaf in leaves):
-        kind, default = list[str], None
+        type_, default = list[str], None
     if isinstance(default, tuple | list):
         default = ",".join(map(str, default))
     names = [f"--{key.replace('_', '-')}"] if default is False else []
     option = typer.Option(*names, help=_help(leaves), min=0 if key == "seed" else None)
     return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[
-        kind if default is not None else kind | None, option])
+        type_ if default is not None else type_ | None, option])
 
 
 def _help(leaves: list[Any]) -> str | None:

@@ -93,11 +93,11 @@ def studio(
     if request:
         print_json(answer(folder or [Path()], request))
         return
-    # Before anybody has the address. A shell in the background has them ignored. A handler that raised, or took a lock,
-    # would do so wherever the program happens to be.
+    # Set before anybody has the address, since a background shell ignores these signals. The handlers only record them:
+    # one that raised, or took a lock, would do so at an arbitrary point of the program.
     signals: list[int] = []
-    for end in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(end, lambda number, frame: signals.append(number))
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda number, frame: signals.append(number))
     with start(folder or [Path()], edit=edit, port=port, host=host, token=token) as running:
         say(running.url)  # alone in its line, for scripts
         if not quiet:
@@ -202,13 +202,13 @@ def demo(
     from shiftbench.demonstration import demo as run_demo
     from shiftbench.reporting import as_table, distance_tables, share_tables, shown_scores
 
-    shown = run_demo(out, items, seed, workers=workers, bar=lambda what: progress(what, quiet))
+    outcome = run_demo(out, items, seed, workers=workers, bar=lambda what: progress(what, quiet))
     if not quiet:
-        benchmarks = [Benchmark.load(folder) for folder in shown.benchmarks]
-        chosen = shown_scores(shown.scores, benchmarks)
+        benchmarks = [Benchmark.load(folder) for folder in outcome.benchmarks]
+        chosen = shown_scores(outcome.scores, benchmarks)
         for table in (*distance_tables(chosen, benchmarks), *share_tables(chosen, benchmarks)):
             console().print(as_table(table))
         say("For each seed the tables use the learning rate with the higher accuracy on id_val. Other rules: "
             f"shiftbench select {out / 'scores.parquet'}")
-        say("", f"Where ERM fails on {shown.benchmarks[-1].name}:", *shown.audit.sentences()[:3])
-        say("", f"open {shown.page}, or look at everything: shiftbench studio {out}")
+        say("", f"Where ERM fails on {outcome.benchmarks[-1].name}:", *outcome.audit.sentences()[:3])
+        say("", f"open {outcome.page}, or look at everything: shiftbench studio {out}")

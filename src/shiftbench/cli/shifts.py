@@ -83,7 +83,7 @@ def graph(
 
 
 def _written(facts: dict[str, Any], out: Path | None, json: bool) -> bool:
-    """Write the facts of a graph to `out`, if given, and print them as JSON, if asked; whether they were printed."""
+    """Write the facts of a graph to `out`, if given, and with `json` print them; return whether they were printed."""
     from shiftbench.core.files import write_json
 
     if out is not None:
@@ -125,12 +125,12 @@ def _one_class(
         with progress(f"page of {metagraph.cls}"):
             draw_html(metagraph, out, collection)
     if not _written(facts, out if out is not None and out.suffix == ".json" else None, json):
-        far = facts.get("distances") or {}
+        distances = facts.get("distances") or {}
         print_table(f"{metagraph.cls}: {len(facts['subsets'])} subsets, {metagraph.edges} edges of overlap ≥ "
                     f"{metagraph.threshold}, {facts['communities']} communities",
-                    ["subset", "items", "community", *(["distance"] if far else [])],
-                    [[subset["name"], subset["size"], subset["community"], *([far[subset["name"]]] if far else [])]
-                     for subset in facts["subsets"]])
+                    ["subset", "items", "community", *(["distance"] if distances else [])],
+                    [[subset["name"], subset["size"], subset["community"],
+                      *([distances[subset["name"]]] if distances else [])] for subset in facts["subsets"]])
 
 
 def hierarchy(
@@ -183,11 +183,12 @@ def hierarchy(
         raise typer.BadParameter("Name a hierarchy, or a task with --task.")
     if cluster and task:
         raise ShiftBenchError(f"Task '{task}' has its own superclasses. Leave --cluster or the task out.")
-    asked = bool(split or subclasses or task or adversariality is not None)
+    is_split = bool(split or subclasses or task or adversariality is not None)
     cut = verbs.superclasses(
-        opened, level=level, task=task, root=root, subclasses=subclasses, split=split or ("rand" if asked else "none"),
-        adversariality=adversariality, balanced=asked if balanced is None else balanced, compat=compat, seed=seed,
-        **({} if asked else {"keep_shared": True}), **({"cluster": cluster} if cluster else {}))
+        opened, level=level, task=task, root=root, subclasses=subclasses, adversariality=adversariality,
+        split=split or ("rand" if is_split else "none"), balanced=is_split if balanced is None else balanced,
+        compat=compat, seed=seed, **({} if is_split else {"keep_shared": True}),
+        **({"cluster": cluster} if cluster else {}))
     print_json(cut.to_json()) if json else show_superclasses(cut)
 
 
@@ -281,12 +282,12 @@ def _reference(
     quiet: bool,
 ) -> None:
     """The in-distribution reference of a benchmark."""
-    known = {"moved": float, "unseen": bool, "given": str}
+    types = {"moved": float, "unseen": bool, "given": str}
     for key, value in changes.items():
-        if key not in known:
-            raise unknown("setting", key, known, "--reference")
-        if not isinstance(value, known[key]):
-            raise ShiftBenchError(f"--reference: '{key}' is {value!r}, but it must be of type {known[key].__name__}.")
+        if key not in types:
+            raise unknown("setting", key, types, "--reference")
+        if not isinstance(value, types[key]):
+            raise ShiftBenchError(f"--reference: '{key}' is {value!r}, but it must be of type {types[key].__name__}.")
     _show(verbs.reference(benchmark, name, out, seed=seed, collection=collection, **changes), out, json, quiet)
 
 
@@ -306,9 +307,9 @@ def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates:
         print_json([_facts(folder, benchmark) for folder, benchmark in benchmarks.items()])
     elif not quiet:
         print_table("", ["benchmark", "train", "test", "distance"], [
-            [folder.name, len(built.rows("train")), len(built.rows("test")),
-             float("nan") if built.card["distance"] is None else float(built.card["distance"])]
-            for folder, built in benchmarks.items()])
+            [folder.name, len(benchmark.rows("train")), len(benchmark.rows("test")),
+             float("nan") if benchmark.card["distance"] is None else float(benchmark.card["distance"])]
+            for folder, benchmark in benchmarks.items()])
 
 
 def _show(benchmark: "Benchmark", out: Path, json: bool, quiet: bool) -> None:
@@ -422,9 +423,10 @@ def power(
         print_json({"benchmark": str(benchmark), "split": split, "difference": difference, "power": power, **assumed,
                     "groups": [{**row, "smallest": 100 * row["smallest"]} for row in rows]})
         return
-    heads = ["group", "items", "smallest difference, points"]
-    heads += [] if difference is None else [f"items for {difference:g} points", f"chance to see {difference:g} points"]
-    print_table(f"{benchmark}, {split}: seen with probability {power:g} at an accuracy of {accuracy:g}", heads, [
+    columns = ["group", "items", "smallest difference, points"]
+    if difference is not None:
+        columns += [f"items for {difference:g} points", f"chance to see {difference:g} points"]
+    print_table(f"{benchmark}, {split}: seen with probability {power:g} at an accuracy of {accuracy:g}", columns, [
         (row["group"], row["items"], _points(row["smallest"]),
          *(() if share is None else (row["needed"], f"{row['chance']:.2f}"))) for row in rows])
 

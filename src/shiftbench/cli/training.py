@@ -294,9 +294,9 @@ def sweep(
 
 
 def _making(silent: bool) -> "Say":
-    """Words about what is being made."""
+    """A callable that prints what is being made."""
     tell = teller(silent)
-    return lambda words: tell(f"{words} …")
+    return lambda line: tell(f"{line} …")
 
 
 def _dry_run(plan: "Study", study: Path, out: Path, workers: int, device: str, retry_failed: bool, strict: bool,

@@ -66,22 +66,21 @@ class Environment:
 def environments_of(benchmark: Benchmark) -> dict[str, Ints]:
     """Rows by environment: those of a domain, over all splits but `unlabelled`, which have no label to learn.
 
-    DomainBed splits an environment itself, so a domain that stands on both sides of the shift would mix them; it is two
+    DomainBed splits an environment itself, so a domain on both sides of the shift would mix them; it becomes two
     environments, `indoors (before)` with train, id_val and id_test, and `indoors (after)` with the others.
     """
     before = np.isin(benchmark.split, SOURCE)
-    sides = [{"before": np.flatnonzero(own & before), "after": np.flatnonzero(own & ~before)}
-             for own in ((benchmark.domain == code) & (benchmark.split != UNLABELLED)
-                         for code in range(len(benchmark.names["domain"])))]
     environments: dict[str, Ints] = {}
-    for name, rows in zip(benchmark.names["domain"], sides, strict=True):
-        present = {side: own for side, own in rows.items() if len(own)}
-        environments |= {name if len(present) == 1 else f"{name} ({side})": own for side, own in present.items()}
+    for code, name in enumerate(benchmark.names["domain"]):
+        in_domain = (benchmark.domain == code) & (benchmark.split != UNLABELLED)
+        sides = {"before": np.flatnonzero(in_domain & before), "after": np.flatnonzero(in_domain & ~before)}
+        present = {side: rows for side, rows in sides.items() if len(rows)}
+        environments |= {name if len(present) == 1 else f"{name} ({side})": rows for side, rows in present.items()}
     return environments
 
 
 def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[MultipleDomainDataset]:
-    """A class as those of `domainbed.datasets`: called with (root, test_envs, hparams), it gives the environments.
+    """A class like those of `domainbed.datasets`: called with (root, test_envs, hparams), it gives the environments.
 
     `TEST_ENVS` are the numbers of the environments after the shift. With `data_augmentation` among the hparams, images
     of the environments that are not tested on are cropped, flipped, jittered and greyed at random, as DomainBed does.
@@ -98,7 +97,7 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
                               "made of. Read it with its image files.")
     height, width = (SIDE, SIDE) if pixels.dtype.kind == "U" else pixels.shape[1:3]
     rows = environments_of(data.benchmark)
-    after = [code for code, own in enumerate(rows.values()) if data.benchmark.split[own[0]] not in SOURCE]
+    after = [code for code, members in enumerate(rows.values()) if data.benchmark.split[members[0]] not in SOURCE]
 
     class Environments(MultipleDomainDataset):
         ENVIRONMENTS: ClassVar[Sequence[str]] = list(rows)
@@ -112,8 +111,8 @@ def dataset_class(folder: Path | str | Benchmark, **options: Any) -> type[Multip
             plain, changed = _transforms((int(height), int(width)))
             augment = bool((hparams or {}).get("data_augmentation", False))
             self.input_shape, self.num_classes = self.INPUT_SHAPE, len(data.benchmark.names["label"])
-            self.datasets = [Environment(name, data, own, changed if augment and code not in test_envs else plain)
-                             for code, (name, own) in enumerate(rows.items())]
+            self.datasets = [Environment(name, data, members, changed if augment and code not in test_envs else plain)
+                             for code, (name, members) in enumerate(rows.items())]
 
     Environments.__name__ = Environments.__qualname__ = data.dataset_name
     return Environments

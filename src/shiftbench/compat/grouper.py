@@ -10,11 +10,11 @@ from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 
 QUIRKS = "wilds-2.0"
-"""What `compat` is called: the package's behaviour, defects included."""
+"""The value of `compat` that asks for the package's behaviour, defects included."""
 
 
 class Described(Protocol):
-    """What a grouper reads of a data set: its columns' names, the whole array, and what the numbers stand for."""
+    """The attributes of a data set that a grouper reads: names of columns, the whole array, and names of values."""
 
     @property
     def metadata_fields(self) -> Sequence[str]: ...
@@ -25,7 +25,7 @@ class Described(Protocol):
 
 
 class Columns(NamedTuple):
-    """The least that is `Described`."""
+    """A minimal `Described`."""
 
     metadata_fields: Sequence[str]
     metadata_array: Any
@@ -57,23 +57,23 @@ class CombinatorialGrouper:
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         # a NamedTuple is a sequence too, so what has fields is a data set
-        whole: list[Any] = [dataset] if hasattr(dataset, "metadata_fields") else list(dataset)
+        datasets: list[Any] = [dataset] if hasattr(dataset, "metadata_fields") else list(dataset)
         self.quirks = _quirks(compat)
         self.groupby_fields = groupby_fields if groupby_fields is None else list(groupby_fields)
-        self.metadata_map: Mapping[str, Sequence[Any]] = _largest_maps(whole)
-        known = list(whole[0].metadata_fields)
-        for other in whole[1:]:
-            if list(other.metadata_fields) != known:
+        self.metadata_map: Mapping[str, Sequence[Any]] = _largest_maps(datasets)
+        fields = list(datasets[0].metadata_fields)
+        for other in datasets[1:]:
+            if list(other.metadata_fields) != fields:
                 raise ShiftBenchError(f"Data sets that are grouped together need the same columns; one has "
-                                      f"{', '.join(known)}, another {', '.join(other.metadata_fields)}.")
+                                      f"{', '.join(fields)}, another {', '.join(other.metadata_fields)}.")
         for field in self.groupby_fields or ():
-            if field not in known:
-                raise unknown("column", field, known, "groupby_fields")
-        self._index = [at for at, field in enumerate(known) if field in (self.groupby_fields or ())]
+            if field not in fields:
+                raise unknown("column", field, fields, "groupby_fields")
+        self._index = [column for column, field in enumerate(fields) if field in (self.groupby_fields or ())]
         if self.groupby_fields is not None and len(self._index) != len(self.groupby_fields):
             raise ShiftBenchError(f"groupby_fields names a column twice: {', '.join(self.groupby_fields)}.")
-        self._fields = [known[at] for at in self._index]
-        columns = [as_array(dataset.metadata_array)[:, self._index] for dataset in whole]
+        self._fields = [fields[column] for column in self._index]
+        columns = [as_array(dataset.metadata_array)[:, self._index] for dataset in datasets]
         values = np.concatenate(columns).astype(np.int64)
         for field, low in zip(self._fields, values.min(axis=0, initial=0).tolist(), strict=True):
             if low < 0:
@@ -111,8 +111,8 @@ class CombinatorialGrouper:
         digits = (group // self._factor) % self.cardinality
         if self._fields:
             digits[-1] = group // self._factor[-1]  # a number behind the last group keeps its own name
-        shown = self.groupby_fields if self.quirks and self.groupby_fields else self._fields
-        last_first = reversed(list(zip(shown, digits.tolist(), strict=True)))
+        fields = self.groupby_fields if self.quirks and self.groupby_fields else self._fields
+        last_first = reversed(list(zip(fields, digits.tolist(), strict=True)))
         return {field: self._name(field, digit) for field, digit in last_first}
 
     def _name(self, field: str, digit: int) -> Any:
@@ -138,7 +138,7 @@ class CombinatorialGrouper:
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
-    """A numpy array of an array, a list or a tensor, which is known by its `detach`."""
+    """An array, a list or a tensor (recognised by its `detach`) as a numpy array."""
     return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
 
 
@@ -149,7 +149,7 @@ def _quirks(compat: str | None) -> bool:
 
 
 def _like(model: Any, values: Ints) -> Any:
-    """Whole numbers where the model is: made from its own type, large ids would lose digits in 32-bit floats."""
+    """Whole numbers on the model's device; in its own type, 32-bit floats, large ids would lose digits."""
     return model[:0].long().new_tensor(values) if hasattr(model, "new_tensor") else values
 
 

@@ -20,7 +20,7 @@ from shiftbench.data.target import BOXES, NO_LABEL, TOKENS, Boxes, boxes_of, tok
 from shiftbench.images.decode import channel_images, images, open_image
 
 PADDING = -1
-"""Fills the lines of a molecule up to those of the largest in its batch."""
+"""The value that pads a molecule to as many lines as the largest in its batch has."""
 
 
 class Inputs:
@@ -42,8 +42,8 @@ class Inputs:
     @property
     def graphs(self) -> bool:
         """Whether items are molecules in OGB's files."""
-        own = self.collection
-        return own.pixels is None and own.root is not None and {"atoms", "bonds"} <= set(own.factors)
+        pixels, root, factors = self.collection.pixels, self.collection.root, self.collection.factors
+        return pixels is None and root is not None and {"atoms", "bonds"} <= set(factors)
 
     def __getitem__(self, idx: int) -> Any:
         row, pixels = int(self.item[int(idx)]), self.collection.pixels
@@ -63,11 +63,11 @@ class Inputs:
         return open_image(self.collection, row, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process is sent: it opens an array of images on disk itself."""
-        own = self.collection.pixels
-        if not isinstance(own, np.memmap) or own.filename is None:
+        """The state that is sent to another process, which opens an array of images on disk itself."""
+        pixels = self.collection.pixels
+        if not isinstance(pixels, np.memmap) or pixels.filename is None:
             return dict(self.__dict__)
-        return {**self.__dict__, "collection": replace(self.collection, pixels=None), "_file": own.filename}
+        return {**self.__dict__, "collection": replace(self.collection, pixels=None), "_file": pixels.filename}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -180,7 +180,7 @@ def image_size(collection: Collection, row: int) -> tuple[int, int]:
         return open_image(collection, row, None).size  # says what is wrong with the file
 
 
-# The rows of a split for a training loop of one's own: a data set of torch.
+# The rows of a split as a data set of torch, for users' own training loops
 
 class TorchRows(Dataset[tuple[Any, Any, dict[str, Any]]]):  # type: ignore[misc]
     """(x, y, {"id", "domain", "group"}) of each row of a split; domain and group are codes, whose words `names` has.
@@ -196,9 +196,9 @@ class TorchRows(Dataset[tuple[Any, Any, dict[str, Any]]]):  # type: ignore[misc]
     ) -> None:
         self.rows = benchmark.rows(split)
         if not len(self.rows):
-            there = [name for name in SPLITS if (benchmark.split == name).any()]
+            present = [name for name in SPLITS if (benchmark.split == name).any()]
             raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no rows of split '{split}'. It has "
-                                  f"{', '.join(there)}.")
+                                  f"{', '.join(present)}.")
         self.split, self.transform, self.names = split, transform, benchmark.names
         self.ids, self.domain, self.group = benchmark.items, benchmark.domain, benchmark.group
         self._inputs = Inputs(benchmark, collection)

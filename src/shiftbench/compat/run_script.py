@@ -1,4 +1,4 @@
-"""Run a script that was written for another package, with that package's modules answered by shiftbench."""
+"""Run a script that was written for another package, with shiftbench in place of that package's modules."""
 
 import runpy
 import sys
@@ -24,7 +24,7 @@ install({name}({{key: Path(folder) for key, folder in {use!r}.items()}}))
 def answering(modules: Modules) -> Iterator[None]:
     """Make imports of these modules find ours, and only ours below them; restore the imports at the end."""
     def covered() -> list[str]:
-        return [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in modules)]
+        return [name for name in sys.modules if any(f"{name}.".startswith(f"{root}.") for root in modules)]
 
     before = {name: sys.modules.pop(name) for name in covered()}
     install(modules)
@@ -44,9 +44,9 @@ def install(modules: Modules) -> None:
         ours.__path__ = []  # a package, in which nothing else is found
         ours.__spec__ = ModuleSpec(name, None, is_package=True)
         sys.modules[name] = ours
-        parent, _, own = name.rpartition(".")
-        if parent in modules and own not in modules[parent]:  # `wilds.get_dataset` is the function, as in the package
-            setattr(sys.modules[parent], own, ours)
+        parent, _, child = name.rpartition(".")
+        if parent in modules and child not in modules[parent]:  # `wilds.get_dataset` is the function, as in the package
+            setattr(sys.modules[parent], child, ours)
 
 
 def run_script(script: Path | str, arguments: Sequence[str], modules: Modules) -> dict[str, object]:
@@ -65,26 +65,26 @@ def run_script(script: Path | str, arguments: Sequence[str], modules: Modules) -
 
 def main(modules_for: Callable[[Use], Modules]) -> None:
     """`[--use NAME=FOLDER]… SCRIPT ARGS…`; everything after SCRIPT belongs to the script."""
-    words, use = sys.argv[1:], dict[str, Path]()
-    while words and words[0].startswith("-"):
-        name, _, folder = (words[1] if len(words) > 1 else "").partition("=")
-        if words[0] != "--use" or not name or not folder:
+    arguments, use = sys.argv[1:], dict[str, Path]()
+    while arguments and arguments[0].startswith("-"):
+        name, _, folder = (arguments[1] if len(arguments) > 1 else "").partition("=")
+        if arguments[0] != "--use" or not name or not folder:
             break
         use[name] = Path(folder)
-        words = words[2:]
-    if not words or words[0].startswith("-"):
+        arguments = arguments[2:]
+    if not arguments or arguments[0].startswith("-"):
         raise SystemExit("usage: [--use NAME=FOLDER]… SCRIPT ARGS…")
     try:
         modules = modules_for(use)
         with TemporaryDirectory() as stand_ins:
-            # a loader's worker that starts anew imports the script again, and searches where this process does
+            # a worker that a loader spawns imports the script again, and searches the same path as this process
             for root in (name for name in modules if "." not in name):
                 Path(stand_ins, f"{root}.py").write_text(AGAIN.format(
                     module=modules_for.__module__, name=modules_for.__name__,
                     use={key: str(folder.resolve()) for key, folder in use.items()}))
             sys.path.insert(0, stand_ins)
             try:
-                run_script(words[0], words[1:], modules)
+                run_script(arguments[0], arguments[1:], modules)
             finally:
                 sys.path.remove(stand_ins)
     except ShiftBenchError as problem:

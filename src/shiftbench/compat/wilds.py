@@ -27,7 +27,7 @@ __all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset"
            "get_eval_loader", "get_train_loader"]
 
 USED: dict[str, Path] = {}
-"""What `--use` says: the folder of a benchmark by the name that a script has for its data set."""
+"""The folders of benchmarks that `--use` gives, by the name that a script has for its data set."""
 Rows = WILDSDataset | WILDSSubset
 LOADERS = ("standard", "group")
 
@@ -76,7 +76,7 @@ def get_dataset(
 def folder_of(name: str | Path, root: str | Path, names: Sequence[str | Path]) -> Path:
     """The folder of the benchmark that a script calls `name`: from `--use`, below the root, or the name itself.
 
-    `names` are those under which it may lie below the root, the likeliest first.
+    `names` are its possible names below the root, the likeliest first.
     """
     if str(name) in USED:
         return USED[str(name)]
@@ -103,10 +103,9 @@ def get_train_loader(
 ) -> Any:
     """Batches (x, y, metadata) to train on; further options go to torch's DataLoader.
 
-    `standard`: every item once an epoch, in random order; with `uniform_over_groups` as many draws with replacement, in
-    which every group is as likely, and `n_groups_per_batch` has no meaning. `group`: see `GroupSampler`, uniform over
-    groups by default. Random numbers come from torch's and numpy's global generators, as in the package: a script seeds
-    both.
+    `standard`: every item once an epoch, in random order; with `uniform_over_groups` as many draws with replacement,
+    with all groups equally likely; `n_groups_per_batch` has no effect. `group`: see `GroupSampler`, uniform over groups
+    by default. Random numbers come from torch's and numpy's global generators, as in the package: a script seeds both.
     """
     if loader not in LOADERS:
         raise unknown("loader", loader, LOADERS)

@@ -208,8 +208,8 @@ def tokens(case: Case, kind: Ints) -> Results:
     labelled = ~np.isnan(hits)
     hits = np.nan_to_num(hits)
 
-    def share(taken: Bools) -> float:
-        judged = hits[taken if case.quirks else taken & labelled]
+    def share(chosen: Bools) -> float:
+        judged = hits[chosen if case.quirks else chosen & labelled]
         return case.mean(judged) if len(judged) or not case.quirks else 0
 
     main = share((kind == 0) | (kind == 1))
@@ -254,23 +254,23 @@ def case_of(
     """The arguments of `evaluate`, checked and as arrays."""
     if compat not in (None, QUIRKS):
         raise unknown("compat", str(compat), [QUIRKS])
-    known = DATASETS[dataset]
-    names = {**known.names, **(metadata_map or {})}
-    here = as_array(metadata)
-    sizes = {**known.sizes, **{field: len(values) for field, values in (metadata_map or {}).items()}}
+    published = DATASETS[dataset]
+    names = {**published.names, **(metadata_map or {})}
+    rows = as_array(metadata)
+    sizes = {**published.sizes, **{field: len(values) for field, values in (metadata_map or {}).items()}}
     if prediction_fn is not None:
         if dataset in ("ogb-molpcba", "poverty", "globalwheat"):
             raise ShiftBenchError(f"{dataset} is judged by what the model gives; it takes no prediction_fn.")
         y_pred = prediction_fn(y_pred)
-    listed = dataset == "globalwheat"
-    whole = Columns(known.fields if metadata_fields is None else metadata_fields,
-                    here if full_metadata is None else as_array(full_metadata), names)
-    case = Case(y_pred if listed else as_array(y_pred), y_true if listed else as_array(y_true), here, whole,
+    are_boxes = dataset == "globalwheat"
+    whole = Columns(published.fields if metadata_fields is None else metadata_fields,
+                    rows if full_metadata is None else as_array(full_metadata), names)
+    case = Case(y_pred if are_boxes else as_array(y_pred), y_true if are_boxes else as_array(y_true), rows, whole,
                 sizes if full_metadata is None else {}, compat, split_scheme)
-    if len(case.predicted) != len(case.label) or len(here) != len(case.label):
-        raise ShiftBenchError(f"{dataset}: {len(case.predicted)} predictions, {len(case.label)} labels and {len(here)} "
+    if len(case.predicted) != len(case.label) or len(rows) != len(case.label):
+        raise ShiftBenchError(f"{dataset}: {len(case.predicted)} predictions, {len(case.label)} labels and {len(rows)} "
                               "rows of metadata; there must be as many of each.")
-    if not listed and case.predicted.shape != case.label.shape:
+    if not are_boxes and case.predicted.shape != case.label.shape:
         raise ShiftBenchError(f"{dataset}: predictions have the shape {case.predicted.shape} and labels "
                               f"{case.label.shape}; give what the labels are, or a prediction_fn that does.")
     return case
@@ -292,9 +292,9 @@ def _civilcomments(case: Case) -> Results:
     for identity in IDENTITIES:
         grouper, grouped = case.grouped(hits, identity, "y")
         kept = [group for group in range(grouper.n_groups) if grouper.values(group)[identity] == 1]
-        every = case.keys("acc", grouper, grouped)
-        for key in (f"{kind}_{grouper.group_field_str(group)}" for group in kept for kind in ("acc", "count")):
-            results[key] = every[key]
+        all_keys = case.keys("acc", grouper, grouped)
+        for key in (f"{metric}_{grouper.group_field_str(group)}" for group in kept for metric in ("acc", "count")):
+            results[key] = all_keys[key]
         values.append(grouped.value[kept])
         counts.append(grouped.size[kept])
     sixteen = Grouped(np.concatenate(values), np.concatenate(counts))
@@ -380,7 +380,7 @@ def package_text(dataset: str, case: Case, results: Results) -> str:
         lines = {key: key for key in ("Acc (Class-Method)", "Acc (Overall)", *(f"Acc ({kind})" for kind in KINDS))}
     else:
         return _by_group(dataset, case, results)
-    return "".join(f"{words}: {results[key]:.3f}\n" for words, key in lines.items())
+    return "".join(f"{title}: {results[key]:.3f}\n" for title, key in lines.items())
 
 
 def _by_group(dataset: str, case: Case, results: Results) -> str:
@@ -423,10 +423,10 @@ def _identities(results: Results) -> str:
     text = f"Average acc: {results['acc_avg']:.3f}\n"
     for identity in IDENTITIES:
         text += f"  {identity:20s}"
-        for y, words in enumerate(("non_toxic", "toxic")):
+        for y, title in enumerate(("non_toxic", "toxic")):
             key = f"y:{y}_{identity}:1"
             if f"acc_{key}" in results:
-                text += f"   acc on {words}: {results[f'acc_{key}']:.3f} (n = {results[f'count_{key}']:6.0f}) "
+                text += f"   acc on {title}: {results[f'acc_{key}']:.3f} (n = {results[f'count_{key}']:6.0f}) "
         text += "\n"
     return text + f"Worst-group acc: {results['acc_wg']:.3f}\n"
 

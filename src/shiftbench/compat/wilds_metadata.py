@@ -19,7 +19,7 @@ from shiftbench.readers.wilds.poverty import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
 from shiftbench.shifts.suites import WITHOUT_LABELS
 
-# What the package wilds 2.0.0 publishes of each of its ten data sets: columns, splits and sizes that stay the same.
+# The ten data sets as the package wilds 2.0.0 publishes them: columns, splits and fixed sizes
 
 THREE = {"train": "Train", "val": "Validation", "test": "Test"}
 FIVE = {"train": "Train", "val": "Validation (OOD)", "test": "Test (OOD)", "id_val": "Validation (ID)",
@@ -86,7 +86,7 @@ UNLABELED_SPLITS = dict(zip(WITHOUT_LABELS, ("Unlabeled Train", "Unlabeled Valid
                                              "Unlabeled Extra"), strict=True))
 GAPS: Mapping[str, Mapping[str, int]] = {
     "civilcomments": dict.fromkeys((*IDENTITIES, *OTHER_MARKS), 2), "poverty": {"urban": NO_LABEL}}
-"""What the package's metadata says of an unlabelled item where a column is not known: a group of its own."""
+"""The package's code for a column that is not known of an unlabelled item: a group of its own."""
 CLASSES = {"amazon": "Amazon", "camelyon17": "Camelyon17", "civilcomments": "CivilComments", "iwildcam": "IWildCam",
            "ogb-molpcba": "OGBPCBA", "poverty": "PovertyMap", "fmow": "FMoW", "py150": "Py150", "rxrx1": "RxRx1",
            "globalwheat": "GlobalWheat"}
@@ -126,7 +126,8 @@ class Column(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """Codes of rows and the words they stand for, those last that unlabelled rows alone have; `n` words are others."""
+    """Codes of rows and the words they stand for: first the `n` words of labelled rows, then those of unlabelled ones.
+    """
 
     codes: Ints
     names: tuple[str, ...]
@@ -141,8 +142,8 @@ class Numbered(NamedTuple):
 
 
 def labelled_first(benchmark: Benchmark) -> Benchmark:
-    """The benchmark with domains and groups that unlabelled rows alone have numbered behind those of the others: the
-    others have the numbers that they have without such rows (`labelled_rows`)."""
+    """The benchmark with domains and groups that only unlabelled rows have numbered after the others, which keep the
+    numbers that they have without such rows (`labelled_rows`)."""
     labelled = benchmark.split != UNLABELLED
     if labelled.all():
         return benchmark
@@ -162,7 +163,7 @@ def labelled_rows(benchmark: Benchmark) -> Benchmark:
     return replace(
         benchmark, items=benchmark.items[kept], split=benchmark.split[kept], label=benchmark.label[kept],
         domain=columns["domain"].codes[kept], group=columns["group"].codes[kept],
-        names={**benchmark.names, **{column: own.names[:own.n] for column, own in columns.items()}},
+        names={**benchmark.names, **{column: numbered.names[:numbered.n] for column, numbered in columns.items()}},
         extra={name: np.asarray(values)[kept] for name, values in benchmark.extra.items()})
 
 
@@ -242,11 +243,11 @@ class Named(NamedTuple):
 
 
 def named(benchmark: Benchmark, collection: Collection, scheme: str = "official") -> Named | None:
-    """The data set of WILDS that a benchmark is, where it asks what that one asks; else none.
+    """The data set of WILDS that a benchmark represents, with the same target; None for other benchmarks.
 
-    Its collection bears the name and has the columns (`read wilds`), and the target is the data set's own: a benchmark
-    of Amazon's reviews that asks for the category is judged as any other. Where all its rows have labels, items of the
-    collection without one (`read wilds --unlabelled`) leave no trace.
+    Its collection has the name and the columns (`read wilds`), and the target is the data set's own: a benchmark of
+    Amazon's reviews whose target is the category is evaluated as any other. Where all its rows have labels, items of
+    the collection without one (`read wilds --unlabelled`) have no effect.
     """
     name = NAMES.get(collection.name, collection.name)
     if collection.name == amazon_name(scheme):
@@ -302,19 +303,19 @@ def _column(collection: Collection, name: str, field: str, kept: Ints, split: In
     split. A word that the list lacks is numbered behind it. Whole numbers are themselves. Amazon's years are counted
     from the first of all its items: in the package labelled and unlabelled ones are lines of one table.
     """
-    known, every = DATASETS[name], collection.factors[FACTORS.get((name, field), field)]
-    values = every[kept]
+    published, factor = DATASETS[name], collection.factors[FACTORS.get((name, field), field)]
+    values = factor[kept]
     if name == "amazon" and field in ("year", Y):
-        first, last = (1, 5) if field == Y else (int(every.min()), int(every.max()))
+        first, last = (1, 5) if field == Y else (int(factor.min()), int(factor.max()))
         return Column(values - (0 if field == Y else first), list(range(first, last + 1)))
-    if field not in (*known.seen, *known.names) and (name, field) not in WORDS:
+    if field not in (*published.seen, *published.names) and (name, field) not in WORDS:
         return Column(np.asarray(values, np.float64) if values.dtype.kind == "f" else values.astype(np.int64))
     words = values.astype(np.str_)
-    listed: list[Any] = list(known.names.get(field, WORDS.get((name, field), ())))
-    if field in known.seen:
+    order: list[Any] = list(published.names.get(field, WORDS.get((name, field), ())))
+    if field in published.seen:
         words_in_order = words[split >= 0][np.argsort(split[split >= 0])] if name == "amazon" else words
         present, first_at = np.unique(words_in_order, return_index=True)
-        listed = present[np.argsort(first_at)].tolist()
-    listed += np.setdiff1d(words, [str(word) for word in listed]).tolist()
-    numbers = positions(words, np.asarray([str(word) for word in listed], np.str_))
-    return Column(numbers, None if (name, field) in WORDS else listed)
+        order = present[np.argsort(first_at)].tolist()
+    order += np.setdiff1d(words, [str(word) for word in order]).tolist()
+    numbers = positions(words, np.asarray([str(word) for word in order], np.str_))
+    return Column(numbers, None if (name, field) in WORDS else order)

@@ -1,6 +1,6 @@
 """WILDS' `common.metrics`: metrics and losses of tensors, of all items, of every item and of every group.
 
-A loss is differentiated, so these work in torch; what they judge beyond means is our scorer's own.
+Losses need gradients, so these work in torch; metrics beyond means come from our own scorer.
 """
 
 from collections.abc import Callable

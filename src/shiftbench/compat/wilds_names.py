@@ -1,4 +1,4 @@
-"""The modules of the package `wilds`, by name, answered by ours: what its own examples import, and what users do."""
+"""Our replacements for the modules of the package `wilds`, by name: those that its examples and users import."""
 
 import warnings
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class PackageGrouper(CombinatorialGrouper):
 def wilds_modules(use: Mapping[str, Path]) -> dict[str, dict[str, object]]:
     """What a script finds in `wilds` and below it, with further data sets by `use`.
 
-    It was written for the package, so data sets and groupers have the package's manners (`compat="wilds-2.0"`).
+    The script was written for the package, so data sets and groupers behave as the package does (`compat="wilds-2.0"`).
     """
     wilds.USED.update(use)
     get_dataset = partial(wilds.get_dataset, compat=QUIRKS)

@@ -16,7 +16,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "fmow": {"seed": 111, "use_ood_val": True},
 }
 OFFICIAL = {"poverty": "countries", "fmow": "time_after_2016", "amazon": "user", "molpcba": "scaffold"}
-"""What the package calls the official scheme of a data set itself."""
+"""The package's own name for the official scheme of a data set."""
 SCHEMES = ("mixed-to-test", "test-to-test", "official_with_subsampled_test")
 ALSO = {"ogb-molpcba": "molpcba"}
 """The package's name of a data set -> that of its collection and benchmark."""
@@ -36,30 +36,30 @@ class Options(NamedTuple):
     def of(dataset: str, scheme: str, options: Mapping[str, Any]) -> "Options":
         """Check what a script asks for; an option that the package does not take for a data set is an error."""
         name = ALSO.get(dataset, dataset)
-        taken = DEFAULTS.get(name, {})
+        defaults = DEFAULTS.get(name, {})
         for key in options:
-            if key not in taken:
-                raise unknown("option", key, taken, f"get_dataset('{dataset}')")
-        asked = {**taken, **options}
-        fold = str(asked.get("fold", ""))
+            if key not in defaults:
+                raise unknown("option", key, defaults, f"get_dataset('{dataset}')")
+        settings = {**defaults, **options}
+        fold = str(settings.get("fold", ""))
         if fold and fold not in HELD_OUT:
             raise unknown("fold", fold, HELD_OUT, dataset)
         if scheme == OFFICIAL.get(name):
             scheme = "official"
-        known = name in WILDS or name == "poverty"
+        is_published = name in WILDS or name == "poverty"
         of_amazon = name == "amazon" and bool(amazon_splits(scheme))
-        if scheme != "official" and not of_amazon and not (known and scheme in SCHEMES):
+        if scheme != "official" and not of_amazon and not (is_published and scheme in SCHEMES):
             raise unknown("split scheme", scheme, ("official", *SCHEMES), dataset)
-        if scheme != "official" and int(asked.get("seed", 111)) != 111:
+        if scheme != "official" and int(settings.get("seed", 111)) != 111:
             raise ShiftBenchError(f"{dataset}: split_scheme='{scheme}' is drawn when the data set is read, with the "
                                   "package's seed 111. Leave out `seed`.")
-        return Options(name if known else "", scheme, fold,
-                       bool(asked.get("no_nl", False)), bool(asked.get("use_ood_val", True)),
+        return Options(name if is_published else "", scheme, fold,
+                       bool(settings.get("no_nl", False)), bool(settings.get("use_ood_val", True)),
                        scheme != "official" or "fold" in options)
 
     @property
     def is_apart(self) -> bool:
-        """Whether the scheme has items of its own, and so a collection and a benchmark of its own: Amazon's others."""
+        """Whether the scheme has its own items, collection and benchmark, as Amazon's other schemes have."""
         return self.name == "amazon" and bool(amazon_splits(self.scheme))
 
     @property
@@ -88,15 +88,15 @@ class Options(NamedTuple):
         shift = WILDS[f"poverty-{self.fold}" if self.fold else self.name]
         factor = shift.split
         if self.scheme != "official":
-            words = self.scheme.replace("-", "_")
-            factor = f"split_{words}" + (f"_{self.fold}" if self.fold else "")
+            suffix = self.scheme.replace("-", "_")
+            factor = f"split_{suffix}" + (f"_{self.fold}" if self.fold else "")
         if factor not in collection.factors:
-            raise ShiftBenchError(f"Collection '{collection.name}' has no factor '{factor}', so that "
+            raise ShiftBenchError(f"Collection '{collection.name}' has no factor '{factor}', so "
                                   f"split_scheme='{self.scheme}' is not known. Read it again: shiftbench read wilds "
                                   f"{self.name}.")
-        own = str((benchmark.card.get("params") or {}).get("split", ""))
+        current = str((benchmark.card.get("params") or {}).get("split", ""))
         folds = [f"split_{fold}" for fold in HELD_OUT]
-        if own == factor or not (self.explicit or own in folds):
+        if current == factor or not (self.explicit or current in folds):
             return benchmark
         rebuilt = replace(shift, split=factor, ignore=(*shift.ignore, "unused")).build(collection)
         return replace(rebuilt, card={**rebuilt.card, "name": benchmark.name})

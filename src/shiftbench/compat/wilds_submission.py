@@ -51,7 +51,7 @@ def write_submission(runs: Path | str, out: Path | str) -> Path:
                 file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         for name, replicates in written.items():
             wanted = wanted_of(name)
-            if missing := [one for one in wanted if one not in replicates]:
+            if missing := [replicate for replicate in wanted if replicate not in replicates]:
                 warnings.warn(f"{name}: the leaderboard wants {', '.join(wanted)}; {', '.join(missing)} is missing.",
                               stacklevel=2)
         write_json(staging / MARKER, {"format": "shiftbench export", "to": "wilds-submission", "runs": {
@@ -62,11 +62,11 @@ def write_submission(runs: Path | str, out: Path | str) -> Path:
 
 def dataset_of(benchmark: Benchmark) -> str:
     """The package's name of the data set that a benchmark is."""
-    own = str((benchmark.card.get("collection") or {}).get("name", ""))
-    name = NAMES.get(own, own)
+    collection = str((benchmark.card.get("collection") or {}).get("name", ""))
+    name = NAMES.get(collection, collection)
     if name not in DATASETS or benchmark.target.lists or (benchmark.target.has_classes and Y not in benchmark.extra):
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' is none of WILDS' whose files are lines of numbers: "
-                              f"{', '.join(one for one in DATASETS if one not in ('globalwheat', 'py150'))}, as "
+                              f"{', '.join(known for known in DATASETS if known not in ('globalwheat', 'py150'))}, as "
                               "`shiftbench build wilds` makes them.")
     return name
 
@@ -83,13 +83,13 @@ def _lines(run: Finished, benchmark: Benchmark) -> Iterable[tuple[str, list[str]
     assert isinstance(predictions, Predictions)
     for split in benchmark.splits:
         rows = benchmark.rows(split)
-        own = np.flatnonzero(predictions.split == split)
-        at = positions(benchmark.items[rows], predictions.item[own])
-        if split in ("train", "target_train") or not len(own):
+        predicted = np.flatnonzero(predictions.split == split)
+        order = positions(benchmark.items[rows], predictions.item[predicted])
+        if split in ("train", "target_train") or not len(predicted):
             continue
-        if (at < 0).any():
+        if (order < 0).any():
             raise ShiftBenchError(f"{run.folder}: not every item of '{split}' has a prediction.")
-        scores = predictions.scores[own[at]]
+        scores = predictions.scores[predicted[order]]
         if benchmark.target.has_classes:
             number = np.zeros(len(benchmark.names["label"]), np.int64)
             number[benchmark.label] = np.asarray(benchmark.extra[Y], np.int64)

@@ -35,14 +35,14 @@ from shiftbench.data.target import NO_LABEL
 SPLIT_NAMES = {"train": "Train", "id_val": "Validation (ID)", "val": "Validation (OOD)", "id_test": "Test (ID)",
                "test": "Test (OOD)", "target_train": "Train (target)"}
 AS_GIVEN = ("number", "tasks", "boxes")
-"""Targets that are judged by what a model gives: the package's `eval` takes no prediction_fn there."""
+"""Targets whose metrics take a model's outputs as they are: there the package's `eval` takes no prediction_fn."""
 
 Transform = Callable[[Any], Any]
 Evaluated = tuple[Results, str]
 
 
 class WILDSDataset:
-    """Every row of a benchmark that has a label; row i is (x, y, metadata).
+    """The labelled rows of a benchmark; row i is (x, y, metadata).
 
     x is an image, a text, tokens or the lines of a molecule (`Inputs`), y what the kind of target has (`targets`). The
     columns of the metadata are the benchmark's domain and group, its further columns, every factor of the collection
@@ -67,21 +67,21 @@ class WILDSDataset:
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
         self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
         self.inputs = Inputs(benchmark, collection)
-        usual = groupings is None and tuple(groupby_fields) == ("group",)
-        self._named = named(benchmark, collection, options.scheme) if usual and compat is not None else None
-        words = {**(self._named.splits if self._named is not None else {})}
-        words |= {name: SPLIT_NAMES[name] for name in benchmark.splits if name not in words}
-        called = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
-        self._own = {called.get(name, name): name for name in words}
-        self.split_dict = {name: code for code, name in enumerate(self._own)}
-        self.split_names = {name: words[own] for name, own in self._own.items()}
+        is_default = groupings is None and tuple(groupby_fields) == ("group",)
+        self._named = named(benchmark, collection, options.scheme) if is_default and compat is not None else None
+        titles = {**(self._named.splits if self._named is not None else {})}
+        titles |= {name: SPLIT_NAMES[name] for name in benchmark.splits if name not in titles}
+        renamed = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
+        self._our_splits = {renamed.get(name, name): name for name in titles}
+        self.split_dict = {name: code for code, name in enumerate(self._our_splits)}
+        self.split_names = {name: titles[split] for name, split in self._our_splits.items()}
         table = columns(benchmark, collection, self.inputs.item) if self._named is None else self._named.columns
         self.y_array: Any = targets(benchmark, collection)
         self.metadata_fields: list[str] = list(table)
         self.metadata_map: dict[str, Sequence[Any]] | None = {
             field: list(column.names) for field, column in table.items() if column.names is not None}
-        parts = [column.values for column in table.values()]
-        self._metadata = np.stack(parts, axis=1).astype(np.result_type(np.int64, *parts), copy=False)
+        values = [column.values for column in table.values()]
+        self._metadata = np.stack(values, axis=1).astype(np.result_type(np.int64, *values), copy=False)
         self.metadata_array: Any = torch.from_numpy(self._metadata)
         kind, outputs = benchmark.target.kind, len(benchmark.names["label"])
         self.n_classes = {"number": None, "tasks": 2, "tokens": benchmark.target.n}.get(kind, outputs)
@@ -101,24 +101,24 @@ class WILDSDataset:
         if groupings and kind != "class":
             raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {kind}; `groupings` are for classes. Name "
                                   "columns as groupby_fields.")
-        own = (benchmark.card.get(OWN) or ()) if kind == "class" and self._has_labels else ()
-        self._by_card = usual and bool(own)
+        card_groupings = (benchmark.card.get(OWN) or ()) if kind == "class" and self._has_labels else ()
+        self._by_card = is_default and bool(card_groupings)
         rules = Groupings(self.metadata_fields, self.metadata_map)
         self._groupings = rules._replace(known={
-            spec: rules.of(self._metadata, spec, strict=spec not in own).names
-            for spec in (own if groupings is None else groupings)})
+            spec: rules.of(self._metadata, spec, strict=spec not in card_groupings).names
+            for spec in (card_groupings if groupings is None else groupings)})
 
-    def _as_published(self, own: Named) -> None:
+    def _as_published(self, published: Named) -> None:
         """Name, names of values, label and number of classes as the package has them."""
-        known, y = DATASETS[own.name], own.columns.get("y")
-        self.dataset_name, self.metadata_map = own.name, own.names or None
-        if self.split_scheme == "official" or own.name == "fmow":
+        facts, y = DATASETS[published.name], published.columns.get("y")
+        self.dataset_name, self.metadata_map = published.name, published.names or None
+        if self.split_scheme == "official" or published.name == "fmow":
             self.split_scheme = OFFICIAL.get(self.collection.name, self.split_scheme)
         if self.is_classification and y is not None:
             self.y_array = torch.from_numpy(np.asarray(y.values, np.int64))
-            self.n_classes = known.n_classes or int(self.collection.factors["y"].max(initial=-1)) + 1
+            self.n_classes = facts.n_classes or int(self.collection.factors["y"].max(initial=-1)) + 1
         else:
-            self.n_classes = known.n_classes
+            self.n_classes = facts.n_classes
 
     @cached_property
     def original_resolution(self) -> tuple[int, int] | None:
@@ -147,13 +147,13 @@ class WILDSDataset:
 
     @property
     def split_array(self) -> Ints:
-        return positions(self.benchmark.split, np.asarray(list(self._own.values()), np.str_))
+        return positions(self.benchmark.split, np.asarray(list(self._our_splits.values()), np.str_))
 
     def get_subset(self, split: str, frac: float = 1.0, transform: Transform | None = None) -> "WILDSSubset":
         """The rows of a split; with `frac` below 1 a share of them, drawn with numpy's global generator."""
         if split not in self.split_dict:
             raise unknown("split", split, self.split_dict, self.dataset_name)
-        return WILDSSubset(self, drawn_share(self.benchmark.rows(self._own[split]), frac), transform)
+        return WILDSSubset(self, drawn_share(self.benchmark.rows(self._our_splits[split]), frac), transform)
 
     def eval(
         self, y_pred: Any, y_true: Any, metadata: Any, prediction_fn: Transform | None = None
@@ -202,10 +202,10 @@ class WILDSDataset:
 
     def _check(self, predicted: Any, label: Any, here: Any) -> None:
         """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""
-        listed = self.benchmark.target.detects
-        if len(here) == len(label) and len(predicted) == len(label) and (listed or predicted.shape == label.shape):
+        are_boxes = self.benchmark.target.detects
+        if len(here) == len(label) and len(predicted) == len(label) and (are_boxes or predicted.shape == label.shape):
             return
-        if listed:
+        if are_boxes:
             raise ShiftBenchError(f"{self.dataset_name}: {len(predicted)} predictions, {len(label)} labels and "
                                   f"{len(here)} rows of metadata. Give {{\"boxes\", \"scores\"}} of every image.")
         raise ShiftBenchError(f"{self.dataset_name}: predictions have the shape {predicted.shape}, labels "
@@ -241,7 +241,7 @@ class WILDSSubset:
         return (*self.transform(x, y), metadata) if self.do_transform_y else (self.transform(x), y, metadata)
 
     def __getattr__(self, name: str) -> Any:
-        # not what copying and worker processes ask for before there is a data set
+        # copying and worker processes ask for these before there is a data set
         if name == "dataset" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.dataset, name)
@@ -259,10 +259,10 @@ class WILDSSubset:
         return self.dataset.split_array[self.indices]
 
 
-# WILDS' `datasets.unlabeled`: items without labels, and items with labels that a model has given them.
+# Unlabelled items, as in WILDS' `datasets.unlabeled`, and items with pseudolabels
 
 USUAL = "test_unlabeled"
-"""What the package calls items of the target, where a collection does not say which of its splits they are of."""
+"""The package's split of target items where the collection does not give one."""
 SOURCE = "train_unlabeled"
 """The split whose rows have from_source_domain = 1."""
 FIRST = 10
@@ -276,11 +276,11 @@ def package_splits(benchmark: Benchmark, collection: Collection) -> Strs:
     is none of them, and a row of `target_train`, is `test_unlabeled`.
     """
     factor = str((benchmark.card.get("params") or {}).get("split") or "split")
-    words = np.full(len(benchmark), USUAL)
+    splits = np.full(len(benchmark), USUAL)
     if factor in collection.factors:
-        own = collection.factors[factor].astype(np.str_)[collection.index(benchmark.items)]
-        words = np.where(np.isin(own, list(UNLABELED_SPLITS)), own, words)
-    return np.where(np.isin(benchmark.split, (UNLABELLED, TARGET_TRAIN)), words, "")
+        values = collection.factors[factor].astype(np.str_)[collection.index(benchmark.items)]
+        splits = np.where(np.isin(values, list(UNLABELED_SPLITS)), values, splits)
+    return np.where(np.isin(benchmark.split, (UNLABELLED, TARGET_TRAIN)), splits, "")
 
 
 class WILDSUnlabeledDataset(WILDSDataset):
@@ -303,10 +303,10 @@ class WILDSUnlabeledDataset(WILDSDataset):
             raise ShiftBenchError(f"Benchmark '{self.benchmark.name}' has no rows of split '{UNLABELLED}' or "
                                   f"'{TARGET_TRAIN}', whose items are the unlabeled ones. Build it with items to adapt "
                                   "with; those of WILDS are read with: shiftbench read wilds NAME --unlabelled.")
-        self._split, words = split[self._rows], list(UNLABELED_SPLITS)
-        present = [word for word in words if (self._split == word).any()]
-        self.split_dict = {word: FIRST + words.index(word) for word in present}
-        self.split_names = {word: UNLABELED_SPLITS[word] for word in present}
+        self._split, names = split[self._rows], list(UNLABELED_SPLITS)
+        present = [name for name in names if (self._split == name).any()]
+        self.split_dict = {name: FIRST + names.index(name) for name in present}
+        self.split_names = {name: UNLABELED_SPLITS[name] for name in present}
         hidden = torch.from_numpy(self.benchmark.split[self._rows] == UNLABELLED)
         self._y, self.y_array = self.y_array[self._rows], None
         if isinstance(self._y, torch.Tensor):
@@ -338,7 +338,7 @@ class WILDSUnlabeledDataset(WILDSDataset):
         return WILDSUnlabeledSubset(self, drawn_share(np.flatnonzero(self._split == split), frac), transform, load_y)
 
     def eval(self, *arguments: Any, **options: Any) -> Any:
-        raise AttributeError("Unlabeled items have no labels to judge by.")
+        raise AttributeError("Unlabeled items have no labels, so they cannot be evaluated.")
 
 
 class WILDSUnlabeledSubset(WILDSSubset):

@@ -1,4 +1,4 @@
-"""Functions of tensors that WILDS' scripts import: groups and their means, and what becomes of a model's outputs."""
+"""Functions of tensors that WILDS' scripts import: groups and their means, and predictions from a model's outputs."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -10,10 +10,10 @@ import torch
 from shiftbench.core.arrays import positions
 from shiftbench.core.errors import ShiftBenchError
 
-# WILDS' `common.utils`: groups of tensors, their counts and means, and the package's seeded draws.
+# Groups of tensors, their counts and means, and seeded draws, as in WILDS' `common.utils`
 
 SUBSAMPLE, SHUFFLE = 541_433, 548_207
-"""What the package adds to a seed before it draws with `subsample_idxs` and `shuffle_arr`."""
+"""The offsets that the package adds to the seed of `subsample_idxs` and `shuffle_arr`."""
 
 
 def minimum(numbers: Any, empty_val: float = 0.0) -> Any:
@@ -66,13 +66,13 @@ def map_to_id_array(df: Any, ordered_map: Mapping[str, Sequence[Any]] | None = N
     """
     maps: dict[str, Any] = {}
     ids = np.zeros(df.shape)
-    for at, name in enumerate(df.columns):
+    for column, name in enumerate(df.columns):
         values = np.asarray(df[name])
         present = values[values == values]
-        known = np.asarray((ordered_map or {})[name]) if name in (ordered_map or {}) else np.unique(present)
-        maps[name] = known
-        ids[:, at] = positions(values.astype(np.str_), known.astype(np.str_))
-        ids[values != values, at] = -1
+        ordered = np.asarray((ordered_map or {})[name]) if name in (ordered_map or {}) else np.unique(present)
+        maps[name] = ordered
+        ids[:, column] = positions(values.astype(np.str_), ordered.astype(np.str_))
+        ids[values != values, column] = -1
     return maps, ids
 
 
