@@ -8,7 +8,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
-from shiftbench.leaderboard.submission import find_parts, load
+from shiftbench.leaderboard.submission import find_files, load
 from shiftbench.scoring import runs_in
 
 N = 60
@@ -52,7 +52,7 @@ def test_files_are_read_back_as_they_were_predicted(place, tmp_path):
         f"camelyon17_split:{split}_seed:{seed}_epoch:best_pred.csv" for split in ("id_val", "val", "test")
         for seed in (0, 1))
     benchmark = Benchmark.load(place / "b" / "camelyon17")
-    parts = find_parts(folder)
+    parts = find_files(folder)
     for run in runs_in(tmp_path / "runs")[0]:
         own = run.predictions(benchmark)
         read = load(parts[run.settings["seed"]], benchmark)

@@ -229,7 +229,7 @@ def test_what_came_twice_counts_once(study, tmp_path):
         found = read_answers(saved(tmp_path / "s", *files), study)
         assert np.array_equal(found.chosen, alone.chosen)
         assert found.notes
-    with pytest.raises(ShiftBenchError, match=r"'Ann' answers task 't001' otherwise than in .*0\.json"):
+    with pytest.raises(ShiftBenchError, match=r"'Ann' answers task 't001' differently in .*0\.json"):
         read_answers(saved(tmp_path / "s", early, other), study)
 
 
@@ -256,7 +256,7 @@ def change(path, value):
     (change(["tasks"], {}), "'tasks' is missing or not what it should be"),
     (change(["tasks", 0, "task"], "t0012"), r"No task named 't0012'. Did you mean 't0\d\d'\?"),
     (change(["tasks", 0, "task"], None), "a task has no 'task'"),
-    (change(["tasks", 1, "task"], "t001"), "does not ask for image|stands twice"),
+    (change(["tasks", 1, "task"], "t001"), "does not ask for image|has task 't001' twice"),
     (change(["tasks", 0, "answers", 0, "image"], "9999"), "task 't001' does not ask for image '9999'"),
     (change(["tasks", 0, "answers", 0, "image"], []), r"does not ask for image \[\]"),
     (change(["tasks", 0, "answers", 0, "group"], 2), "the group is 2, but must be 0 or 1"),

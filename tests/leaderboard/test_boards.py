@@ -182,7 +182,7 @@ def test_wilds_own_numbers_are_those_of_the_column_y(benchmark, tmp_path):
     number = {int(code): int(value) for code, value in zip(made.label, y, strict=True)}
     place = submit(tmp_path, "theirs", made)
     wilds_files(place, made, [one], word=lambda code: str(number[code]))
-    parts = replicates.find_parts(place)[0]
+    parts = replicates.find_files(place)[0]
     read = replicates.load(parts, made)
     order = np.argsort(read.item)
     assert np.array_equal(read.predicted[order], one.predicted[np.argsort(one.item)])
@@ -191,7 +191,7 @@ def test_wilds_own_numbers_are_those_of_the_column_y(benchmark, tmp_path):
 
 @pytest.mark.parametrize(("file", "text", "why"), [
     ("toy_split:test_seed:0_pred.csv", "0\n1\n", "2 lines, but split 'test' has"),
-    ("toy_split:test_fold:A_pred.csv", "0\n", "folds have other items"),
+    ("toy_split:test_fold:A_pred.csv", "0\n", "every fold has its own items"),
     ("toy_split:id_val_seed:0.csv", "0\n", "no split 'id_val'"),
     ("model.pth", "x", "may hold code"), ("mine.csv", "item,prediction\n", "which seed"),
     ("seed-0.parquet", "no parquet", "not a readable parquet"), ("seed-0.csv", "a,b\n1,2\n", "has no column 'item'"),

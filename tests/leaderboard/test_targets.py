@@ -145,7 +145,7 @@ def test_folds_are_one_entry(tmp_path):
     assert "standard deviation over folds" in text
     assert "fold by fold" in text
     assert all(made.digest in text for _, made, _ in every)
-    with pytest.raises(ShiftBenchError, match="each must be another"):
+    with pytest.raises(ShiftBenchError, match="Folds must differ; got A, A"):
         make_folds(tmp_path, [every[0][1]] * 2)
 
 

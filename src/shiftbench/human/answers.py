@@ -61,7 +61,7 @@ def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
         for task, sheet in answers.items():
             before = sheets.get((annotator, task))
             if before is not None:
-                sheet = _one_of(before, sheet, annotator, task, notes)
+                sheet = _choose(before, sheet, annotator, task, notes)
             sheets[annotator, task] = sheet
     columns: dict[str, list[Any]] = {name: [] for name in ("annotator", "task", "pair", "split", "image", "chosen",
                                                             "right")}
@@ -77,12 +77,12 @@ def read_answers(paths: Sequence[Path | str], key: Key) -> Answers:
     if not columns["right"]:
         raise ShiftBenchError(f"{paths[0]}: no image was sorted in the {len(paths)} files given. There is nothing to "
                               "score.")
-    words = {name: np.asarray(columns[name], np.str_) for name in ("annotator", "task", "pair", "split", "image")}
-    left = sum(missing.values())
-    if left:
-        notes.append(f"{left} of {left + len(columns['right'])} images in tasks that were begun are unsorted; they "
-                     "count as missing, not as wrong.")
-    return Answers(**words, chosen=np.asarray(columns["chosen"], np.int64), missing=missing,
+    texts = {name: np.asarray(columns[name], np.str_) for name in ("annotator", "task", "pair", "split", "image")}
+    unsorted = sum(missing.values())
+    if unsorted:
+        notes.append(f"{unsorted} of {unsorted + len(columns['right'])} images in tasks that were begun are unsorted; "
+                     "they count as missing, not as wrong.")
+    return Answers(**texts, chosen=np.asarray(columns["chosen"], np.int64), missing=missing,
                    right=np.asarray(columns["right"], np.bool_), notes=tuple(dict.fromkeys(notes)))
 
 
@@ -93,9 +93,9 @@ def pair_name(pair: tuple[str, str]) -> str:
 
 def checksum(study: str, annotator: str, tasks: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> int:
     """The FNV-1a hash of the answers, as the page computes it. It detects accidental edits, not forgery."""
-    listed = "".join(f"\n{task}:" + ",".join(f"{image}={group}" for image, group in chosen) for task, chosen in tasks)
+    answers = "".join(f"\n{task}:" + ",".join(f"{image}={group}" for image, group in chosen) for task, chosen in tasks)
     value = 0x811C9DC5
-    for byte in f"{study}\n{annotator}{listed}".encode():
+    for byte in f"{study}\n{annotator}{answers}".encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
     return value
 
@@ -106,8 +106,8 @@ def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
         raise ShiftBenchError(f"{path}: not a file of answers. The page of a human study saves them as answers-….json.")
     if facts.get("version") != VERSION:
         raise ShiftBenchError(f"{path}: answers in format {facts.get('version')}, this version reads {VERSION}.")
-    for name, kind in HEAD.items():
-        if not isinstance(facts.get(name), kind):
+    for name, expected in HEAD.items():
+        if not isinstance(facts.get(name), expected):
             raise ShiftBenchError(f"{path}: '{name}' is missing or not what it should be; the file was changed. Save "
                                   "it from the page again.")
     if facts["study"] != key.id:
@@ -117,15 +117,15 @@ def _read(path: Path, key: Key) -> tuple[str, dict[str, Sheet]]:
     if not annotator:
         raise ShiftBenchError(f"{path}: has no annotator's name. Without one, two people look like one.")
     sheets: dict[str, Sheet] = {}
-    listed = []
+    chosen_by_task = []
     for entry in facts["tasks"]:
         task, chosen = _entry(entry, key, path)
         if task in sheets:
-            raise ShiftBenchError(f"{path}: task '{task}' stands twice, but the page saves each once; the file was "
+            raise ShiftBenchError(f"{path}: has task '{task}' twice, but the page saves each once; the file was "
                                   "changed.")
         sheets[task] = Sheet(path, facts["session"], facts["saved"], dict(chosen))
-        listed.append((task, chosen))
-    if checksum(key.id, facts["annotator"], listed) != facts["check"]:
+        chosen_by_task.append((task, chosen))
+    if checksum(key.id, facts["annotator"], chosen_by_task) != facts["check"]:
         raise ShiftBenchError(f"{path}: the answers do not match the file's own check; they were changed after the "
                               "page saved them. Save them from the page again.")
     return annotator, sheets
@@ -152,15 +152,15 @@ def _entry(entry: Any, key: Key, path: Path) -> tuple[str, list[tuple[str, int]]
     return task, chosen
 
 
-def _one_of(before: Sheet, sheet: Sheet, annotator: str, task: str, notes: list[str]) -> Sheet:
+def _choose(before: Sheet, sheet: Sheet, annotator: str, task: str, notes: list[str]) -> Sheet:
     """Choose between two sheets of one annotator and task: the later one of a session; otherwise they must be equal."""
     if before.chosen == sheet.chosen:
         notes.append(f"{sheet.file.name} repeats answers of {before.file.name}; they count once.")
         return before
     if before.session != sheet.session:
-        raise ShiftBenchError(f"{sheet.file}: '{annotator}' answers task '{task}' otherwise than in {before.file}, in "
-                              "another session. If these are two people, give each a name of their own; else leave one "
-                              "file out.")
+        raise ShiftBenchError(f"{sheet.file}: '{annotator}' answers task '{task}' differently in {before.file}, in "
+                              "another session. If these are two people, give each their own name; else leave one file "
+                              "out.")
     late, early = (sheet, before) if sheet.saved >= before.saved else (before, sheet)
     notes.append(f"{late.file.name} was saved later than {early.file.name} in the same session; its answers count.")
     return late

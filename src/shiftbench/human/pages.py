@@ -85,8 +85,8 @@ class Key:
 
     @cached_property
     def id(self) -> str:
-        asked = [self.benchmark["digest"], asdict(self.design), list(self.tasks)]
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+        content = [self.benchmark["digest"], asdict(self.design), list(self.tasks)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
     def by_id(self) -> dict[str, Mapping[str, Any]]:
@@ -112,7 +112,7 @@ class Key:
         """Refuse a benchmark other than the one that the human study was made from."""
         if self.benchmark["digest"] != benchmark.digest:
             raise ShiftBenchError(
-                f"Study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
+                f"Human study {self.id} was made of benchmark '{self.benchmark['name']}' with digest "
                 f"{self.benchmark['digest'][:8]}…, but '{benchmark.name}' has {benchmark.digest[:8]}…. Give the "
                 "benchmark it was made of, or make a human study of this one.")
 
@@ -192,16 +192,16 @@ def plan(benchmark: Benchmark, design: Design) -> tuple[list[Task], list[str]]:
     dealt = []
     for index in rng.permutation(len(pairs)):
         labels = tuple(rng.permutation(pairs[index]).tolist())
-        shown = (decks[EXAMPLES, labels[0]].deal(design.examples), decks[EXAMPLES, labels[1]].deal(design.examples))
-        dealt.append((labels, shown))
+        examples = (decks[EXAMPLES, labels[0]].deal(design.examples), decks[EXAMPLES, labels[1]].deal(design.examples))
+        dealt.append((labels, examples))
     rounds = len(design.conditions)
     tasks = []
     for turn in range(rounds):
-        for index, (labels, shown) in enumerate(dealt):
+        for index, (labels, examples) in enumerate(dealt):
             condition = design.conditions[(index + turn) % rounds]
             asked = np.concatenate([decks[splits[condition], code].deal(design.questions // 2) for code in labels])
             order = rng.permutation(design.questions)
-            tasks.append(Task(condition, splits[condition], labels, shown, asked[order],
+            tasks.append(Task(condition, splits[condition], labels, examples, asked[order],
                               np.repeat([0, 1], design.questions // 2)[order]))
     # The conditions take turns over pairs in random order; shuffling each round leaves no pattern to read off.
     half = len(dealt)
@@ -225,13 +225,13 @@ def _able(benchmark: Benchmark, needs: dict[str, int]) -> tuple[list[int], list[
         counts = np.bincount(benchmark.label[benchmark.rows(split)], minlength=len(names))
         short |= {int(code): f"{names[code]} ({counts[code]} of {n} in {split})" for code in np.flatnonzero(counts < n)}
     able = [code for code in range(len(names)) if code not in short]
-    listed = ", ".join(list(short.values())[:6]) + (f" and {len(short) - 6} more" if len(short) > 6 else "")
+    names_short = ", ".join(list(short.values())[:6]) + (f" and {len(short) - 6} more" if len(short) > 6 else "")
     if len(able) < 2:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}': {len(able)} of {len(names)} superclasses have enough "
-                              f"items for a human study, but two are needed. Too few: {listed}. Lower 'examples' or "
-                              "'questions'.")
+                              f"items for a human study, but two are needed. Too few: {names_short}. Lower 'examples' "
+                              "or 'questions'.")
     many = f"{len(short)} superclasses have too few and are" if len(short) > 1 else "1 superclass has too few and is"
-    return able, [f"{many} left out: {listed}."] if short else []
+    return able, [f"{many} left out: {names_short}."] if short else []
 
 
 def _pairs(able: Sequence[int], names: Sequence[str], design: Design) -> list[tuple[int, int]]:
@@ -252,8 +252,8 @@ def write_study(
 ) -> Key:
     """Write the folder of a human study and return its key. The same benchmark, design and seed make the same one.
 
-    A folder that has another human study is left alone, since its answers would be worth nothing without its key; the
-    same one is recognised and not written again.
+    A folder with another human study is left alone, since its answers would be worthless without its key. The same
+    study is recognised and not written again.
     """
     tasks, notes = plan(benchmark, design)
     rows = np.unique(np.concatenate([np.concatenate([*task.examples, task.questions]) for task in tasks]))
@@ -262,24 +262,24 @@ def write_study(
     key = Key({"name": benchmark.name, "digest": benchmark.digest}, design,
               [_entry(benchmark, task, f"t{number:03d}", names) for number, task in enumerate(tasks, 1)], tuple(notes))
     if (Path(out) / MARKER).is_file():
-        there = Key.load(out)
-        if there.id == key.id and (Path(out) / "page" / "index.html").is_file():
-            return there
-        raise ShiftBenchError(f"{out} has human study {there.id}, and its answers need its key. Choose another folder "
-                              f"for human study {key.id}.")
+        present = Key.load(out)
+        if present.id == key.id and (Path(out) / "page" / "index.html").is_file():
+            return present
+        raise ShiftBenchError(f"{out} has human study {present.id}, and its answers need its key. Choose another "
+                              f"folder for human study {key.id}.")
     items = collection.index(benchmark.items[rows])
     with writing_folder(out, MARKER) as staging:
         (staging / "page" / "images").mkdir(parents=True)
         order = np.argsort(numbers)  # the time a file was written says no more than its name
-        for done, one in enumerate(order):
-            picture = cropped(images(collection, items[one:one + 1])[0], design.rescale, design.size)
-            picture.save(staging / "page" / "images" / f"{numbers[one]:04d}.jpg", quality=QUALITY, subsampling=0)
+        for done, at in enumerate(order):
+            picture = cropped(images(collection, items[at:at + 1])[0], design.rescale, design.size)
+            picture.save(staging / "page" / "images" / f"{numbers[at]:04d}.jpg", quality=QUALITY, subsampling=0)
             if progress is not None:
                 progress(done + 1, len(order))
-        shown = {"study": key.id, "size": design.size, "first": len(key.pairs), "tasks": [
+        facts = {"study": key.id, "size": design.size, "first": len(key.pairs), "tasks": [
             {"id": entry["id"], "examples": [[names[int(row)] for row in side] for side in task.examples],
              "questions": list(entry["questions"])} for task, entry in zip(tasks, key.tasks, strict=True)]}
-        (staging / "page" / "index.html").write_text(page(shown), encoding="utf-8")
+        (staging / "page" / "index.html").write_text(page(facts), encoding="utf-8")
         write_json(staging / MARKER, key.facts())
     return key
 
@@ -297,13 +297,13 @@ def _entry(benchmark: Benchmark, task: Task, name: str, names: dict[int, str]) -
     }
 
 
-def page(shown: dict[str, Any]) -> str:
+def page(facts: dict[str, Any]) -> str:
     """The page with its style, its script and its tasks inside."""
     here = files("shiftbench.human")
     whole = (here / "page.html").read_text(encoding="utf-8")
     for mark, text in (("/* style */", (here / "page.css").read_text(encoding="utf-8")),
                        ("/* script */", (here / "page.js").read_text(encoding="utf-8")),
-                       ("/* study */", json.dumps(shown, separators=(",", ":")).replace("<", "\\u003c"))):
+                       ("/* study */", json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c"))):
         whole = whole.replace(mark, text)
     return whole
 

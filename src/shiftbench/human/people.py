@@ -43,12 +43,12 @@ def score_people(
 ) -> Scores:
     """Scores of models, of annotators, and of classifiers on the pairs of superclasses that annotators saw."""
     scores = score_models(benchmark, models, **options)
-    own = {name: options[name] for name in ("level", "replicates") if name in options}
+    intervals = {name: options[name] for name in ("level", "replicates") if name in options}
     key = find_key(study, answers)
     key.check(benchmark)
-    people = [human_scores(benchmark, key, read_answers(answers, key), **own)] if answers else []
+    people = [human_scores(benchmark, key, read_answers(answers, key), **intervals)] if answers else []
     classifiers = [(name, model) for name, model in models.items() if isinstance(model, Predictions)]
-    return Scores.join([scores, *people, model_scores(benchmark, key, classifiers, **own)])
+    return Scores.join([scores, *people, model_scores(benchmark, key, classifiers, **intervals)])
 
 
 def human_scores(
@@ -74,24 +74,24 @@ def human_scores(
         add(split, ALL, len(right), METRIC, float(right.mean()),
             *clustered(right, annotator[of], pair[of], question[of], level))
 
-    there = [split for split in key.splits.values() if (answers.split == split).any()]
-    for split in there:
+    answered = [split for split in key.splits.values() if (answers.split == split).any()]
+    for split in answered:
         of = answers.split == split
         share(split, of)
         for name in sorted(set(answers.pair[of].tolist())):
-            one = answers.right[of & (answers.pair == name)]
-            low, high = wilson(float(one.mean()), len(one), level)
-            add(split, name, len(one), METRIC, float(one.mean()), float(low), float(high))
+            right = answers.right[of & (answers.pair == name)]
+            low, high = wilson(float(right.mean()), len(right), level)
+            add(split, name, len(right), METRIC, float(right.mean()), float(low), float(high))
         asked = int(of.sum()) + answers.missing[split]
         add(split, ALL, asked, "answered", int(of.sum()) / asked, math.nan, math.nan)
         agreed = _agreement(answers, of, level, replicates)
         if agreed.n:
             add(split, ALL, agreed.n, "agreement", *agreed.raw)
             add(split, ALL, agreed.n, "fleiss_kappa", *agreed.kappa)
-    if len(there) == 2:
-        share("+".join(there), np.ones(len(answers), np.bool_))
-        gap, half = _gap(answers, there, annotator, pair, level)
-        add(GAP, ALL, int((answers.split == there[1]).sum()), f"{METRIC}_gap", gap, gap - half, gap + half)
+    if len(answered) == 2:
+        share("+".join(answered), np.ones(len(answers), np.bool_))
+        gap, half = _gap(answers, answered, annotator, pair, level)
+        add(GAP, ALL, int((answers.split == answered[1]).sum()), f"{METRIC}_gap", gap, gap - half, gap + half)
     return Scores.of(rows)
 
 
@@ -112,10 +112,11 @@ def model_scores(
         head = {"run": name, "benchmark": benchmark.name, "digest": benchmark.short_digest, "method": name, "seed": 0}
         means: list[PairMean] = []
         for split in key.splits.values():
-            part = np.flatnonzero(model.split == split)
-            if not len(part):
+            predicted = np.flatnonzero(model.split == split)
+            if not len(predicted):
                 continue
-            label, table = benchmark.label[positions(model.item[part], benchmark.items)], model.scores[part]
+            label = benchmark.label[positions(model.item[predicted], benchmark.items)]
+            table = model.scores[predicted]
             means.append(over_pairs(label, table, pairs, balanced=True))
             rows.append({**head, "split": split, "group": ALL, **_ends(means[-1], level)})
             rows += [{**head, "split": split, "group": pair_name(pair),
@@ -184,18 +185,17 @@ def two_way(influence: Floats, annotator: Ints, pair: Ints) -> Spread:
 
         V = V_annotator + V_pair − V_both,    V_C = G / (G − 1) Σ_g (Σ_{i in g} influence_i)²,   G clusters of kind C
 
-    It counts for no less than either kind alone. With one annotator V is V_pair, and the interval is about other pairs
-    for this annotator; with one pair the other way round. Degrees of freedom are Satterthwaite's.
+    V is never less than either kind alone. With one annotator V is V_pair, and the interval is about other pairs for
+    this annotator; with one pair it is the reverse. Degrees of freedom are Satterthwaite's.
     """
-    parts = [_one_way(influence, annotator), _one_way(influence, pair)]
     both = _one_way(influence, annotator * (int(pair.max(initial=0)) + 1) + pair)
-    known = [part for part in parts if part.freedom > 0]
-    if not known:
+    ways = [way for way in (_one_way(influence, annotator), _one_way(influence, pair)) if way.freedom > 0]
+    if not ways:
         return Spread(0.0, 0.0)
-    total = sum(part.variance for part in known) - (both.variance if len(known) > 1 else 0.0)
-    variance = max(total, *(part.variance for part in known))
-    weight = sum(part.variance**2 / part.freedom for part in known)
-    freedom = sum(part.variance for part in known) ** 2 / weight if weight > 0 else max(part.freedom for part in known)
+    total = sum(way.variance for way in ways) - (both.variance if len(ways) > 1 else 0.0)
+    variance = max(total, *(way.variance for way in ways))
+    weight = sum(way.variance**2 / way.freedom for way in ways)
+    freedom = sum(way.variance for way in ways) ** 2 / weight if weight > 0 else max(way.freedom for way in ways)
     return Spread(variance, freedom)
 
 
@@ -250,8 +250,8 @@ def agreement(
     times = child(seed, "annotation", "agreement").multinomial(
         len(n), np.full(len(n), 1 / len(n)), size=replicates if len(n) > 1 else 0)
     low, high = interval(_both(times.astype(np.float64), n, raw, chance), level)
-    first, second = ((float(values[one]), float(low[one]), float(high[one])) for one in (0, 1))
-    return Agreement(len(counts), first, second)
+    observed, kappa = ((float(values[k]), float(low[k]), float(high[k])) for k in (0, 1))
+    return Agreement(len(counts), observed, kappa)
 
 
 def _both(weight: Floats, n: Floats, raw: Floats, chance: Floats) -> Floats:
@@ -272,12 +272,12 @@ def _agreeing(counts: Ints) -> Floats:
 def tables(scores: Scores, level: float = LEVEL) -> "list[Table]":
     """The usual table of all other scores, then the scores of people on pairs, then every pair."""
     study = np.isin(scores["metric"], METRICS)
-    rest, own = scores.take(~study), scores.take(study)
-    return [*score_tables(rest), *([study_table(own, level), pairs_table(own)] if len(own) else [])]
+    others, people = scores.take(~study), scores.take(study)
+    return [*score_tables(others), *([study_table(people, level), pairs_table(people)] if len(people) else [])]
 
 
 def study_table(scores: Scores, level: float = LEVEL) -> "Table":
-    """A row per method and split; annotators also have the interval that takes every answer for independent."""
+    """A row per method and split; annotators also have the interval that treats all answers as independent."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -291,13 +291,12 @@ def study_table(scores: Scores, level: float = LEVEL) -> "Table":
     for row in scores.where(group=ALL):
         plain = ""
         if row["method"] == HUMAN and row["metric"] == METRIC and not math.isnan(row["low"]):
-            low, high = wilson(row["value"], row["n"], level)
-            plain = f"{percent(float(low))}–{percent(float(high))}"
+            plain = "–".join(percent(float(end)) for end in wilson(row["value"], row["n"], level))
         kappa = row["metric"] == "fleiss_kappa"
-        shown = [f"{row[name]:.2f}" if kappa else percent(row[name]) for name in ("value", "low", "high")]
-        ends = "" if math.isnan(row["low"]) else f"{shown[1]}{' to ' if row['low'] < 0 else '–'}{shown[2]}"
+        value, low, high = (f"{row[name]:.2f}" if kappa else percent(row[name]) for name in ("value", "low", "high"))
+        ends = "" if math.isnan(row["low"]) else f"{low}{' to ' if row['low'] < 0 else '–'}{high}"
         drawn.add_row(Text(printable(row["method"]) if row["method"] != before else ""), Text(printable(row["split"])),
-                      Text(printable(row["metric"]).replace("_", " ")), f"{row['n']:,}", Text(shown[0], "bold"),
+                      Text(printable(row["metric"]).replace("_", " ")), f"{row['n']:,}", Text(value, "bold"),
                       Text(ends, "dim"), Text(plain, "dim"))
         before = row["method"]
     return drawn
@@ -310,7 +309,7 @@ def pairs_table(scores: Scores) -> "Table":
     from rich.text import Text
 
     accuracy = {(row["group"], row["method"], row["split"]): row["value"] for row in scores
-             if row["metric"] == METRIC and row["group"] != ALL}
+                if row["metric"] == METRIC and row["group"] != ALL}
     columns = list(dict.fromkeys((method, split) for _, method, split in accuracy))
     pairs = sorted({pair for pair, _, _ in accuracy}, key=lambda pair: (
         min((value for (name, _, _), value in accuracy.items() if name == pair), default=1.0), pair))

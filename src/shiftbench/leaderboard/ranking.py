@@ -33,13 +33,13 @@ from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, m
 from shiftbench.scoring.runs import labels
 
 SPLITS = ("test", "val", "id_test")
-"""What is shown, the split that ranks first."""
+"""The splits of a board; the first ranks."""
 BESIDE = ("accuracy", "worst_group_accuracy", "macro_f1")
-"""Scored with the metric that ranks."""
+"""Metrics that are scored beside the one that ranks."""
 LOSSES = ("nll", "worst_group_nll")
 ABSENT = "There are no predictions of it."
 OVER = ("worst_group_accuracy", "mean_group_accuracy", "tenth_percentile_accuracy")
-"""Scored over each grouping of the benchmark's card."""
+"""Metrics that are scored over each grouping of the benchmark's card."""
 
 Cell = dict[str, Any]
 Cells = dict[str, dict[Measure, Cell]]
@@ -100,9 +100,9 @@ class Board:
 def make_board(
     source: Path | str | Sequence[Finished], benchmark: Benchmark, *, metric: str = "", seeds: int | None = None
 ) -> Board:
-    """Verify and rank every submission in a folder by a metric on test; `seeds` are required of each.
+    """Verify and rank every submission in a folder by a metric on test; each must have at least `seeds` seeds.
 
-    Or runs: those that differ in their seed alone are one entry, which declares nothing.
+    The source may also be runs: those that differ only in their seed are one entry, which declares nothing.
 
     The default metric depends on the target: accuracy for classes, the worst group's r for numbers, and so on
     (`Target.headline`).
@@ -117,10 +117,9 @@ def make_board(
 def _measure(benchmark: Benchmark, metric: str) -> Measure:
     """The measure that ranks: the one named, else the benchmark's headline."""
     measure = Measure.parse(metric) if metric else benchmark.headline
-    known = {*(Measure(known_metric.name) for known_metric in metrics_of(benchmark.target)), benchmark.headline,
-             *further(benchmark)}
-    if measure not in known:
-        raise unknown("metric", measure, known)
+    allowed = {*(Measure(own.name) for own in metrics_of(benchmark.target)), benchmark.headline, *further(benchmark)}
+    if measure not in allowed:
+        raise unknown("metric", measure, allowed)
     if "test" not in benchmark.splits:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no split 'test' to rank by.")
     return measure
@@ -144,7 +143,7 @@ def _board(verified: Sequence[Verified], benchmark: Benchmark, measure: Measure,
 
 
 def holds_submissions(source: Any) -> bool:
-    """Whether a board is to be made of a folder of submissions, not of runs or predictions."""
+    """Whether the source of a board is a folder of submissions, not runs or predictions."""
     if not isinstance(source, str | Path):
         return False
     folder = Path(source)
@@ -220,12 +219,12 @@ def _of_classes(
         score(benchmark, predictions, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
               replicates=REPLICATES if extra else 0)
         for folder, parts in runs.items() for seed, predictions in parts.items()])
-    sure = {folder: list(parts.values()) for folder, parts in runs.items()
+    with_probabilities = {folder: list(parts.values()) for folder, parts in runs.items()
             if all(has_probabilities(predictions.scores) for predictions in parts.values())}
     by_measure = {}
     for name in dict.fromkeys((measure, *map(Measure, BESIDE), *over)):
         # Predictions without probabilities have no loss; the other submissions keep theirs.
-        losses = means(benchmark, sure) if sure and name.metric in LOSSES else Scores.of([])
+        losses = means(benchmark, with_probabilities) if with_probabilities and name.metric in LOSSES else Scores.of([])
         by_measure[name] = per_seed if name.metric in extra else losses if name.metric in LOSSES else joint
     return by_measure, per_seed
 
@@ -253,38 +252,37 @@ def _spread(per_seed: Scores, folder: str, split: str, measure: Measure) -> Cell
 def ranked(
     entries: Sequence[Verified], cells: Mapping[str, Mapping[str, Mapping[Measure, Cell]]], measure: Measure
 ) -> list[Listed]:
-    """Entries sorted by their means; one without such a number is listed with the reason and not ranked."""
-    none = {"value": math.nan}
-    value = {folder: splits.get("test", {}).get(measure, none)["value"] for folder, splits in cells.items()}
+    """Entries sorted by their means; an entry without this number is listed with the reason but not ranked."""
+    missing = {"value": math.nan}
+    value = {folder: splits.get("test", {}).get(measure, missing)["value"] for folder, splits in cells.items()}
     sign = -metric_of(measure.metric).sign
-    known = [submission for submission in entries if math.isfinite(value[submission.entry.folder])]
-    known.sort(key=lambda submission: (sign * value[submission.entry.folder], submission.entry.folder))
+    sortable = [submission for submission in entries if math.isfinite(value[submission.entry.folder])]
+    sortable.sort(key=lambda submission: (sign * value[submission.entry.folder], submission.entry.folder))
     why = f"Its predictions have no {measure} on test: bare choices have no loss, and some metrics need two classes."
     return [*(Listed(submission, cells[submission.entry.folder], rank)
-              for rank, submission in enumerate(known, start=1)),
+              for rank, submission in enumerate(sortable, start=1)),
             *(Listed(replace(submission, reasons=(why,)), cells[submission.entry.folder])
-              for submission in entries if submission not in known)]
+              for submission in entries if submission not in sortable)]
 
 
 # A board of several folds: one number per submission, the mean over folds, as WILDS has it for PovertyMap.
 #
 # Folds have different items, so each is a benchmark of its own, and a submission names the digests of all of them,
-# separated by spaces. File names say the fold: `poverty_split:test_fold:A_pred.csv`, `fold-A-
-# seed-0.parquet`.
+# separated by spaces. File names say the fold: `poverty_split:test_fold:A_pred.csv`, `fold-A-seed-0.parquet`.
 
 
 def make_folds(
     source: Path | str | Sequence[Sequence[Finished]], benchmarks: Sequence[Benchmark], *, metric: str = "",
     seeds: int = 1,
 ) -> Board:
-    """Verify every submission on every fold, at least `seeds` each, and rank by the mean over folds on test.
+    """Verify every submission on every fold, with at least `seeds` seeds, and rank by the mean over folds on test.
 
-    In place of a folder of submissions: the runs on each fold.
+    The source may also be the runs on each fold.
     """
     names = [fold_of(benchmark) or benchmark.name for benchmark in benchmarks]
     if len(set(names)) < len(names):
-        raise ShiftBenchError(f"Of folds each must be another; got {', '.join(names)}. Build one benchmark per fold, "
-                              "from the splits split_A to split_E.")
+        raise ShiftBenchError(f"Folds must differ; got {', '.join(names)}. Build one benchmark per fold, from the "
+                              "splits split_A to split_E.")
     if isinstance(source, str | Path):
         boards = [make_board(source, benchmark, metric=metric, seeds=seeds) for benchmark in benchmarks]
     else:
@@ -292,9 +290,9 @@ def make_folds(
         boards = [_board(_of_runs(runs, [next(named) for _ in runs], benchmark, seeds), benchmark,
                          _measure(benchmark, metric), seeds)
                   for runs, benchmark in zip(source, benchmarks, strict=True)]
-    listed = [{entry.verified.entry.folder: entry for entry in board.listed} for board in boards]
-    in_folds = {name: [fold.get(name) or Listed(Verified(entry.verified.entry, {}, reasons=(ABSENT,)), {})
-                       for fold in listed] for known in listed for name, entry in known.items()}
+    folds = [{entry.verified.entry.folder: entry for entry in board.listed} for board in boards]
+    in_folds = {name: [other.get(name) or Listed(Verified(entry.verified.entry, {}, reasons=(ABSENT,)), {})
+                       for other in folds] for fold in folds for name, entry in fold.items()}
     verified = {name: _verified_in_folds(in_fold, names) for name, in_fold in in_folds.items()}
     cells = {name: _cells_of_folds(in_fold, names) for name, in_fold in in_folds.items()}
     ranking: list[Listed] = []
@@ -315,13 +313,13 @@ def _verified_in_folds(folds: Sequence[Listed], names: Sequence[str]) -> Verifie
     # A reason that applies to every fold is listed once.
     reasons_of = [dict.fromkeys(fold.verified.reasons) for fold in folds]
     shared = [reason for reason in reasons_of[0] if all(reason in other for other in reasons_of)]
-    own = [f"Fold {name}: {reason}" for name, reasons in zip(names, reasons_of, strict=True) for reason in reasons
-           if reason not in shared]
+    of_fold = [f"Fold {name}: {reason}" for name, reasons in zip(names, reasons_of, strict=True) for reason in reasons
+               if reason not in shared]
     predictions = {number: next(iter(fold.verified.predictions.values())) for number, fold in enumerate(folds)
                    if fold.verified.predictions}
     rules = tuple(Rule(rule.name, len(predictions) == len(folds), f"{len(predictions)} of the {len(folds)} folds")
                   if rule.name == "Replicates" else rule for rule in first.rules)
-    return replace(first, predictions=predictions, rules=rules, reasons=(*shared, *own))
+    return replace(first, predictions=predictions, rules=rules, reasons=(*shared, *of_fold))
 
 
 def _cells_of_folds(folds: Sequence[Listed], names: Sequence[str]) -> Cells:
@@ -336,55 +334,55 @@ def _cells_of_folds(folds: Sequence[Listed], names: Sequence[str]) -> Cells:
             if len(per_fold) < len(folds):
                 continue
             value, low, high = (np.asarray([cell[key] for cell in per_fold]) for key in ("value", "low", "high"))
-            mean, many = float(value.mean()), len(per_fold)
+            mean, n_folds = float(value.mean()), len(per_fold)
             table.setdefault(split, {})[measure] = {
-                "value": mean, "std": float(np.std(value, ddof=1)) if many > 1 else math.nan,
-                "low": mean - math.sqrt(((value - low) ** 2).sum()) / many,
-                "high": mean + math.sqrt(((high - value) ** 2).sum()) / many,
-                "n": sum(cell["n"] for cell in per_fold), "group": " or ".join(dict.fromkeys(
-                    cell["group"] for cell in per_fold)), "runs": many, "scored": False, "best": False, "tied": False,
-                "behind": None,
+                "value": mean, "std": float(np.std(value, ddof=1)) if n_folds > 1 else math.nan,
+                "low": mean - math.sqrt(((value - low) ** 2).sum()) / n_folds,
+                "high": mean + math.sqrt(((high - value) ** 2).sum()) / n_folds,
+                "n": sum(cell["n"] for cell in per_fold),
+                "group": " or ".join(dict.fromkeys(cell["group"] for cell in per_fold)),
+                "runs": n_folds, "scored": False, "best": False, "tied": False, "behind": None,
                 "seeds": dict(zip(names, value.tolist(), strict=True))}
     return table
 
 
 def _mark_folds(entries: Mapping[str, Cells]) -> None:
-    """Mark the best of each column, how far the others are behind, and those that do not differ significantly."""
+    """Mark the best of each column, how far the others are behind, and which do not differ significantly from it."""
     columns = dict.fromkeys(
         (split, name) for table in entries.values() for split, cells in table.items() for name in cells)
     for split, measure in columns:
         column = {folder: table[split][measure] for folder, table in entries.items() if measure in table.get(split, {})}
-        known = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
+        defined = {folder: cell for folder, cell in column.items() if math.isfinite(cell["value"])}
         lower = metric_of(measure.metric).lower
-        if len(known) < 2:
+        if len(defined) < 2:
             continue
-        first = (min if lower else max)(known, key=lambda folder: float(known[folder]["value"]))
-        best = known[first]
-        for folder, cell in known.items():
+        first = (min if lower else max)(defined, key=lambda folder: float(defined[folder]["value"]))
+        best = defined[first]
+        for folder, cell in defined.items():
             if cell is best:
                 cell["best"] = True
             elif lower or cell["runs"] < 2:  # as a board of one benchmark does with losses
                 cell["tied"] = not (cell["low"] > best["high"] if lower else best["low"] > cell["high"])
             else:
-                cell["behind"] = _behind_in_folds(best, cell, pairs=len(known) * (len(known) - 1) // 2)._replace(
+                cell["behind"] = _behind_in_folds(best, cell, pairs=len(defined) * (len(defined) - 1) // 2)._replace(
                     split=split, metric=measure.metric, by=measure.by, best=first, other=folder)
                 cell["tied"] = not cell["behind"].low > 0
-        if all(cell["tied"] for cell in known.values() if cell is not best):  # as in a table of one benchmark
+        if all(cell["tied"] for cell in defined.values() if cell is not best):  # as in a table of one benchmark
             best |= {"best": False, "tied": True}
 
 
 def _behind_in_folds(best: Cell, cell: Cell, pairs: int, level: float = LEVEL) -> Comparison:
     """Two submissions fold by fold: Student's t of the k differences d (`intervals.seeds`).
 
-    A hard fold is hard for both, so folds are compared within, not across. Level and p-value are Bonferroni's for all
-    `pairs` of the table, since the best was found in it.
+    A hard fold is hard for both, so submissions are compared within folds. Level and p-value are Bonferroni's for all
+    `pairs` of the table, since the best was chosen from it.
     """
     from scipy.special import stdtr
 
     difference = np.asarray([best["seeds"][fold] - cell["seeds"][fold] for fold in best["seeds"]])
-    many, mean = len(difference), float(difference.mean())
-    spread = seeds(difference[:, None], np.zeros((1, 1)), np.zeros(many, np.int64))
+    n_folds, mean = len(difference), float(difference.mean())
+    spread = seeds(difference[:, None], np.zeros((1, 1)), np.zeros(n_folds, np.int64))
     half, error = float(spread.half_width(1 - (1 - level) / pairs)[0, 0]), math.sqrt(float(spread.variance[0, 0]))
-    p = 2 * float(stdtr(many - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
+    p = 2 * float(stdtr(n_folds - 1, -abs(mean) / error)) if error > 0 else float(mean == 0)
     return Comparison("", "", "", "", ALL, best["n"], "", "", best["value"], cell["value"], mean - half, mean + half,
                       min(1.0, pairs * p))

@@ -27,10 +27,10 @@ from shiftbench.data.predictions import Predictions, read_predictions
 
 MARKER = "submission.toml"
 ELSEWHERE = "elsewhere"
-"""The model was chosen on data outside the benchmark: where the benchmark has nothing to train on, all are."""
+"""The model was chosen on data outside the benchmark, as every model is if the benchmark has nothing to train on."""
 CHOSEN = ("id_val", "val", "test", ELSEWHERE)
-"""What may have chosen the model; test is against the rules, but an entry that says so is listed."""
-MOST_SAID = 64 * 1024
+"""What the model may have been chosen on; test is against the rules, but an entry that declares it is listed."""
+MOST_TOML = 64 * 1024
 """Largest `submission.toml`, in bytes."""
 LONGEST = 400
 """Longest text in it, in letters."""
@@ -39,15 +39,15 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Entry:
-    """A submission in its own words. `problems` says what is wrong with them, `notes` what was not read."""
+    """A submission as it describes itself. `problems` says what is wrong with that, `notes` what was not read."""
 
     folder: str
     method: str = ""
     authors: tuple[str, ...] = ()
     paper: str = ""  # a link
     code: str = ""  # a link
-    selected_on: str = ""  # what chose the model: id_val, val or test, or data elsewhere
-    external_data: str | None = None  # what else the model saw; "" where it declares none, None where it is silent
+    selected_on: str = ""  # what the model was chosen on: id_val, val or test, or data elsewhere
+    external_data: str | None = None  # what else the model saw; "" if it declares none, None if it says nothing
     model: str = ""  # the architecture, where it is not the benchmark's default
     parameters: int | None = None
     benchmark: str = ""  # the digest
@@ -56,12 +56,12 @@ class Entry:
 
     @property
     def algorithm(self) -> bool:
-        """A training algorithm on the data and model that everyone has (§9.1); what is more has a table of its own."""
+        """Whether it is a training algorithm on the common data and model (§9.1); all others have another table."""
         return not (self.external_data or self.model)
 
 
 def read_entry(root: Path, folder: str) -> Entry:
-    """The submission in a folder of `root`. Problems are kept in the entry, so that one never hides others."""
+    """The submission in a folder of `root`. Problems are collected in the entry, so that one never hides others."""
     if not folder.isprintable():
         name = ascii(folder)
         return Entry(name, method=name, problems=("Its folder has a name that cannot be printed.",))
@@ -69,22 +69,22 @@ def read_entry(root: Path, folder: str) -> Entry:
         path = inside(root, folder)
         facts = _facts(inside(path, MARKER), folder)
     except ValueError as problem:  # also a number with more digits than Python reads
-        return Entry(folder, method=folder, problems=(told(problem, root),))
+        return Entry(folder, method=folder, problems=(message_for_page(problem, root),))
     reader = _Reader(facts)
-    known = {field.name for field in fields(Entry)} - {"folder", "problems", "notes"}
-    notes = [f"{MARKER} also says {', '.join(map(_shown, sorted(set(facts) - known)))}: not read. Numbers on this page "
-             "are recomputed from the predictions."] if set(facts) - known else []
-    words: dict[str, Any] = {
+    others = sorted(set(facts) - ({field.name for field in fields(Entry)} - {"folder", "problems", "notes"}))
+    notes = [f"{MARKER} also says {', '.join(map(_quoted, others))}: not read. Numbers on this page are recomputed "
+             "from the predictions."] if others else []
+    declared: dict[str, Any] = {
         "method": reader.text("method", needed=True) or folder, "authors": reader.names("authors"),
         "paper": reader.link("paper"), "code": reader.link("code"), "selected_on": reader.chosen(),
         "external_data": reader.external(), "model": reader.text("model"), "parameters": reader.count("parameters"),
         "benchmark": reader.text("benchmark", needed=True),
     }
-    return Entry(folder, **words, problems=tuple(reader.problems), notes=tuple(notes))
+    return Entry(folder, **declared, problems=tuple(reader.problems), notes=tuple(notes))
 
 
-def told(problem: Exception, root: Path) -> str:
-    """A message without the path of the board's folder, since others read the page."""
+def message_for_page(problem: Exception, root: Path) -> str:
+    """The message of an error without the path of the board's folder, since others read the page."""
     text = " ".join(str(problem).encode("utf-8", "replace").decode().split())
     for prefix in sorted({str(root), str(root.resolve())}, key=len, reverse=True):
         text = text.replace(f"{prefix}/", "").replace(prefix, root.name)
@@ -94,15 +94,15 @@ def told(problem: Exception, root: Path) -> str:
 def _facts(path: Path, folder: str) -> dict[str, Any]:
     if not path.is_file():
         raise ShiftBenchError(f"{folder} has no {MARKER}.")
-    if path.stat().st_size > MOST_SAID:
-        raise ShiftBenchError(f"{path}: {path.stat().st_size:,} bytes, where at most {MOST_SAID:,} are read.")
+    if path.stat().st_size > MOST_TOML:
+        raise ShiftBenchError(f"{path}: {path.stat().st_size:,} bytes, but at most {MOST_TOML:,} are read.")
     try:
         return read_toml(path)
     except RecursionError as problem:
         raise ShiftBenchError(f"{path}: nested too deep.") from problem
 
 
-def _shown(word: str) -> str:
+def _quoted(word: str) -> str:
     return f"'{word[:40]}'"
 
 
@@ -126,10 +126,9 @@ class _Reader:
 
     def names(self, key: str) -> tuple[str, ...]:
         value = self.facts.get(key)
-        listed = [value] if isinstance(value, str) else value
-        if isinstance(listed, list) and 0 < len(listed) <= 100 and all(
-                _plain(name) and name.strip() for name in listed):
-            return tuple(name.strip() for name in listed)
+        names = [value] if isinstance(value, str) else value
+        if isinstance(names, list) and 0 < len(names) <= 100 and all(_plain(name) and name.strip() for name in names):
+            return tuple(name.strip() for name in names)
         self.wrong(key, 'a list of names, ["A. Author", "B. Author"]')
         return ()
 
@@ -148,7 +147,7 @@ class _Reader:
         return ""
 
     def external(self) -> str | None:
-        """False, or what it is: data that is not declared cannot be told from none."""
+        """False or a description: silence would not distinguish undeclared data from none."""
         value: Any = self.facts.get("external_data")
         if value is False:
             return ""
@@ -180,7 +179,7 @@ def _is_link(value: str) -> bool:
 # The predictions
 
 Y = "y"
-"""The column with WILDS' own class numbers."""
+"""The column of a benchmark with the class numbers of WILDS."""
 WILDS = re.compile(r".+?_split[:=-](?P<split>(?:id_)?(?:train|val|test))_(?:seed[:=-](?P<seed>\d{1,9})|"
                    r"fold[:=-](?P<fold>[A-E]))(?!\d).*\.csv", re.DOTALL)
 SEED = re.compile(r"(?:^|[^a-zA-Z])seed[:=_-]?(\d{1,9})(?!\d)")
@@ -191,20 +190,20 @@ MOST_BYTES = 1 << 30
 """Largest file, in bytes; a parquet file also when unpacked."""
 
 
-class Part(NamedTuple):
-    """A file of one seed; `split` where it holds bare lines of that split."""
+class SeedFile(NamedTuple):
+    """A file of predictions of one seed; `split` is empty unless it holds bare lines of that split."""
 
     path: Path
     seed: int
     split: str
 
 
-def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
+def find_files(folder: Path, fold: str = "") -> dict[int, list[SeedFile]]:
     """The files of every seed, in the order of the seeds. Other files (a README) and other folds are skipped."""
-    files: dict[int, list[Part]] = {}
+    files: dict[int, list[SeedFile]] = {}
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     if len(names) > MOST_FILES:
-        raise ShiftBenchError(f"{len(names):,} files, where at most {MOST_FILES} are read.")
+        raise ShiftBenchError(f"{len(names):,} files, but at most {MOST_FILES} are read.")
     for name in names:
         suffix = Path(name).suffix.lower()
         if suffix in PICKLES:
@@ -216,13 +215,13 @@ def find_parts(folder: Path, fold: str = "") -> dict[int, list[Part]]:
         if not path.is_file():
             raise ShiftBenchError(f"{name} is not a file.")
         if path.stat().st_size > MOST_BYTES:
-            raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, where at most {MOST_BYTES:,} are read.")
+            raise ShiftBenchError(f"{name}: {path.stat().st_size:,} bytes, but at most {MOST_BYTES:,} are read.")
         letter = FOLD.search(name)
         if letter and not fold:
-            raise ShiftBenchError(f"{name}: folds have other items each, and this benchmark is none of them. A fold is "
+            raise ShiftBenchError(f"{name}: every fold has its own items, and this benchmark is not a fold. A fold is "
                                   "built from a split whose name ends in its letter: split_A.")
         if not letter or letter[1] == fold:
-            file = _part(path, name)
+            file = _seed_file(path, name)
             files.setdefault(file.seed, []).append(file)
     return dict(sorted(files.items()))
 
@@ -234,23 +233,23 @@ def fold_of(benchmark: Benchmark) -> str:
     return match[1] if match else ""
 
 
-def _part(path: Path, name: str) -> Part:
+def _seed_file(path: Path, name: str) -> SeedFile:
     theirs, ours = WILDS.fullmatch(name), SEED.search(name)
     if theirs is not None:
-        return Part(path, int(theirs["seed"] or 0), theirs["split"])
+        return SeedFile(path, int(theirs["seed"] or 0), theirs["split"])
     if ours is None:
         raise ShiftBenchError(f"{name}: its name does not say which seed it is of. Name it seed-0.parquet, or as WILDS "
                               "does: camelyon17_split:test_seed:0_pred.csv.")
-    return Part(path, int(ours[1]), "")
+    return SeedFile(path, int(ours[1]), "")
 
 
-def load(parts: Sequence[Part], benchmark: Benchmark) -> Predictions | Answers:
-    """The predictions of one seed, from all its files; every split once and complete."""
-    loaded = [_lines(file, benchmark) if file.split else _table(file.path, benchmark) for file in parts]
+def load(files: Sequence[SeedFile], benchmark: Benchmark) -> Predictions | Answers:
+    """The predictions of one seed, from all its files; every split must be there once and complete."""
+    loaded = [_lines(file, benchmark) if file.split else _table(file.path, benchmark) for file in files]
     splits = [split for predictions in loaded for split in np.unique(predictions.split).tolist()]
     double = next((split for split in splits if splits.count(split) > 1), None)
     if double is not None:
-        raise ShiftBenchError(f"Seed {parts[0].seed} has split '{double}' in more than one file. Give it once.")
+        raise ShiftBenchError(f"Seed {files[0].seed} has split '{double}' in more than one file. Give it once.")
     if len(loaded) == 1:
         return loaded[0]
     item = np.concatenate([predictions.item for predictions in loaded])
@@ -272,12 +271,12 @@ def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
             raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
         size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
         if facts.num_rows > len(benchmark) or size > MOST_BYTES:
-            raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, where the benchmark "
-                                  f"has {len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
+            raise ShiftBenchError(f"{path}: {facts.num_rows:,} rows and {size:,} bytes unpacked, but the benchmark has "
+                                  f"{len(benchmark):,} rows and at most {MOST_BYTES:,} bytes are read.")
     return read_predictions(path, benchmark)
 
 
-def _lines(file: Part, benchmark: Benchmark) -> Predictions:
+def _lines(file: SeedFile, benchmark: Benchmark) -> Predictions:
     """One class per line, by name or by code; or the numbers of an item."""
     if benchmark.target.lists:
         raise ShiftBenchError(f"{file.path}: {benchmark.target.kind} are read from tables with item ids. Name them "
@@ -290,51 +289,51 @@ def _lines(file: Part, benchmark: Benchmark) -> Predictions:
         text = file.path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as problem:
         raise ShiftBenchError(f"{file.path}: not a text file.") from problem
-    words = np.asarray([line.strip() for line in text.splitlines()], np.str_)
+    lines = np.asarray([line.strip() for line in text.splitlines()], np.str_)
     rows = benchmark.rows(file.split)
-    if len(words) != len(rows):
-        raise ShiftBenchError(f"{file.path}: {len(words):,} lines, but split '{file.split}' has {len(rows):,} items. "
-                              "Give one prediction per line, in the order of the split, without a head.")
+    if len(lines) != len(rows):
+        raise ShiftBenchError(f"{file.path}: {len(lines):,} lines, but split '{file.split}' has {len(rows):,} items. "
+                              "Give one prediction per line, in the order of the split, without a header.")
     if benchmark.target.has_classes:
-        codes = _codes(words, benchmark.names["label"], file.path, _by_y(benchmark))
+        codes = _codes(lines, benchmark.names["label"], file.path, _by_y(benchmark))
         scores = np.full((len(rows), len(benchmark.names["label"])), -np.inf, np.float32)
         scores[np.arange(len(rows)), codes] = 0.0
     else:
-        scores = _numbers(words, len(benchmark.names["label"]), file.path).astype(np.float32)
+        scores = _numbers(lines, len(benchmark.names["label"]), file.path).astype(np.float32)
     return Predictions(benchmark.items[rows], benchmark.split[rows], scores, benchmark.names["label"])
 
 
-def _numbers(words: Strs, many: int, path: Path) -> Floats:
-    lists = [word.split(",") for word in words.tolist()]
-    for line in (line for line, numbers in enumerate(lists) if len(numbers) != many):
-        raise ShiftBenchError(f"{path}: line {line + 1} has {len(lists[line])} numbers, but an item has {many}.")
+def _numbers(lines: Strs, n: int, path: Path) -> Floats:
+    lists = [line.split(",") for line in lines.tolist()]
+    for row in (row for row, numbers in enumerate(lists) if len(numbers) != n):
+        raise ShiftBenchError(f"{path}: line {row + 1} has {len(lists[row])} numbers, but an item has {n}.")
     try:
-        values = np.asarray(lists, np.float64).reshape(len(lists), many)
+        values = np.asarray(lists, np.float64).reshape(len(lists), n)
     except ValueError as problem:
-        raise ShiftBenchError(f"{path}: a line must hold {many} numbers, with commas between ({problem}).") from problem
-    for line in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
-        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no number.")
+        raise ShiftBenchError(f"{path}: a line must hold {n} numbers, separated by commas ({problem}).") from problem
+    for row in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+        raise ShiftBenchError(f"{path}: line {row + 1} is '{str(lines[row])[:40]}', which is no number.")
     return values
 
 
 def _by_y(benchmark: Benchmark) -> Strs | None:
-    """The number that WILDS has for each class, where the rows keep it as `y` (build wilds)."""
+    """The number of each class in WILDS, if the rows have it as `y` (build wilds)."""
     if Y not in benchmark.extra:
         return None
-    named = np.full(len(benchmark.names["label"]), "", "U20")
-    named[benchmark.label] = np.asarray(benchmark.extra[Y]).astype(np.str_)
-    return named
+    numbers = np.full(len(benchmark.names["label"]), "", "U20")
+    numbers[benchmark.label] = np.asarray(benchmark.extra[Y]).astype(np.str_)
+    return numbers
 
 
-def _codes(words: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | None = None) -> Ints:
-    codes = positions(words, np.asarray(classes, np.str_) if numbers is None else numbers)
+def _codes(lines: Strs, classes: tuple[str, ...], path: Path, numbers: Strs | None = None) -> Ints:
+    codes = positions(lines, np.asarray(classes, np.str_) if numbers is None else numbers)
     if numbers is not None and (codes < 0).all():
-        codes = positions(words, np.asarray(classes, np.str_))
-    if numbers is None and (codes < 0).all() and np.isin(words, [str(code) for code in range(len(classes))]).all():
-        return words.astype(np.int64)
+        codes = positions(lines, np.asarray(classes, np.str_))
+    if numbers is None and (codes < 0).all() and np.isin(lines, [str(code) for code in range(len(classes))]).all():
+        return lines.astype(np.int64)
     if (codes < 0).any():
-        line = int(np.flatnonzero(codes < 0)[0])
-        raise ShiftBenchError(f"{path}: line {line + 1} is '{str(words[line])[:40]}', which is no class. Give a name, "
+        row = int(np.flatnonzero(codes < 0)[0])
+        raise ShiftBenchError(f"{path}: line {row + 1} is '{str(lines[row])[:40]}', which is no class. Give a name, "
                               f"or a number from 0 to {len(classes) - 1}.")
     return codes
 

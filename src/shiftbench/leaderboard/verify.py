@@ -14,16 +14,25 @@ from shiftbench.core.files import inside
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.leaderboard.submission import ELSEWHERE, Entry, find_parts, fold_of, load, numbered, only, told
+from shiftbench.leaderboard.submission import (
+    ELSEWHERE,
+    Entry,
+    find_files,
+    fold_of,
+    load,
+    message_for_page,
+    numbered,
+    only,
+)
 
 REQUIRED: Mapping[str, int] = {"camelyon17": 10, "civilcomments": 5, "poverty": 5}
-"""Seeds that WILDS requires; other data require 3, or 1 where nothing is trained on the benchmark."""
+"""Seeds that WILDS requires; other data require 3, or 1 if nothing is trained on the benchmark."""
 OTHERS = 3
 SILENT = "not declared"
 
 
 class Rule(NamedTuple):
-    """A guideline of the paper's §9 and whether a submission follows it; `met` is None for advice not taken."""
+    """A guideline of the paper's §9 and whether a submission follows it; `met` is None for advice not followed."""
 
     name: str
     met: bool | None
@@ -32,7 +41,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """An entry with its predictions by seed, as far as they could be read, and why it does not count."""
+    """An entry with its predictions by seed, as far as they could be read, and the reasons why it does not count."""
 
     entry: Entry
     predictions: Mapping[int, Predictions | Answers]
@@ -50,7 +59,7 @@ class Verified:
 
 
 def required_seeds(benchmark: Benchmark) -> int:
-    """How many seeds the benchmark's data ask for."""
+    """The number of seeds that the benchmark's data require."""
     source = benchmark.card.get("collection")
     name = str(source.get("name", "")) if isinstance(source, Mapping) else ""
     return REQUIRED.get(name.lower(), OTHERS) if "train" in benchmark.splits else 1
@@ -61,21 +70,21 @@ def verify(root: Path, entry: Entry, benchmark: Benchmark, required: int) -> Ver
     reasons, notes = list(entry.problems), list(entry.notes)
     if benchmark.digest not in entry.benchmark.split():  # a submission to folds names several
         if entry.benchmark:
-            reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, where "
+            reasons.append(f"Its predictions are of another benchmark: digest {entry.benchmark[:16]}…, but "
                            f"'{benchmark.name}' has {benchmark.digest[:16]}…")
         return Verified(entry, {}, (), tuple(reasons), tuple(notes))
     predictions: dict[int, Predictions | Answers] = {}
     try:
-        files = find_parts(inside(root, entry.folder), fold_of(benchmark))
-        if any(file.split for parts in files.values() for file in parts) and numbered(benchmark):
+        files = find_files(inside(root, entry.folder), fold_of(benchmark))
+        if any(file.split for of_seed in files.values() for file in of_seed) and numbered(benchmark):
             notes.append("Numbers in its files are read as the benchmark's classes from 0: "
                          f"{', '.join(benchmark.names['label'][:10])}"
                          f"{' …' if len(benchmark.names['label']) > 10 else ''}.")
-        for seed, parts in files.items():
-            predictions[seed] = load(parts, benchmark)
+        for seed, of_seed in files.items():
+            predictions[seed] = load(of_seed, benchmark)
     # An error of Arrow or the file system concerns this file alone; the other submissions are still listed.
     except (ShiftBenchError, OSError, ValueError, pa.ArrowException) as problem:
-        return Verified(entry, {}, (), (*reasons, told(problem, root)), tuple(notes))
+        return Verified(entry, {}, (), (*reasons, message_for_page(problem, root)), tuple(notes))
     return checked(entry, predictions, benchmark, required, reasons, notes)
 
 
@@ -94,7 +103,7 @@ def checked(
 
 
 def _rules(verified: Verified, benchmark: Benchmark, required: int) -> tuple[Rule, ...]:
-    """The rules of §9 that files can show. Advice not taken is shown; only a violation is a reason."""
+    """The rules of §9 that files can show. Advice not followed is shown; only a violation is a reason."""
     entry, seeds = verified.entry, len(verified.predictions)
     chosen = entry.selected_on
     alone = "train" not in benchmark.splits  # evaluation only: models come from elsewhere
@@ -122,16 +131,16 @@ def _rules(verified: Verified, benchmark: Benchmark, required: int) -> tuple[Rul
 
 def _same_seeds(predictions: Mapping[int, Predictions | Answers]) -> list[str]:
     """Seeds whose predictions of test are the same: correct for a deterministic method, else a copied file."""
-    seen: dict[str, int] = {}
+    first_seeds: dict[str, int] = {}
     notes = []
     for seed, loaded in predictions.items():
-        first = seen.setdefault(_print(loaded), seed)
+        first = first_seeds.setdefault(_fingerprint(loaded), seed)
         if first != seed:
             notes.append(f"Seeds {first} and {seed} predict test alike to the last digit.")
     return notes
 
 
-def _print(predictions: Predictions | Answers) -> str:
+def _fingerprint(predictions: Predictions | Answers) -> str:
     tested = only(predictions, "test")
     if isinstance(tested, Predictions):
         return digest({"item": tested.item, "scores": tested.scores})
@@ -139,21 +148,21 @@ def _print(predictions: Predictions | Answers) -> str:
                                            for number, column in enumerate(lists)}})
 
 
-def refuse_copies(listed: Sequence[Verified]) -> list[Verified]:
+def refuse_copies(submissions: Sequence[Verified]) -> list[Verified]:
     """Only the first of submissions with the same predictions, or with the same method and authors, counts."""
-    by_print: dict[tuple[str, ...], str] = {}
+    by_digest: dict[tuple[str, ...], str] = {}
     by_name: dict[tuple[str, tuple[str, ...]], str] = {}
     entries = []
-    for verified in listed:
+    for verified in submissions:
         reasons, entry = list(verified.reasons), verified.entry
         if verified.valid:  # an entry that does not count cannot make another a copy
-            prints = tuple(sorted(_print(predictions) for predictions in verified.predictions.values()))
-            same = by_print.setdefault(prints, entry.folder)
-            named = by_name.setdefault((entry.method.lower(), entry.authors), entry.folder)
-            if same != entry.folder:
-                reasons.append(f"A duplicate: its predictions are those of '{same}'.")
-            elif named != entry.folder:
-                reasons.append(f"A duplicate: '{named}' is the same method by the same authors. Keep one.")
+            digests = tuple(sorted(_fingerprint(predictions) for predictions in verified.predictions.values()))
+            original = by_digest.setdefault(digests, entry.folder)
+            first = by_name.setdefault((entry.method.lower(), entry.authors), entry.folder)
+            if original != entry.folder:
+                reasons.append(f"A duplicate: its predictions are those of '{original}'.")
+            elif first != entry.folder:
+                reasons.append(f"A duplicate: '{first}' is the same method by the same authors. Keep one.")
         entries.append(replace(verified, reasons=tuple(reasons)))
     return entries
 

@@ -27,7 +27,7 @@ NOTHING: Cell = {"value": math.nan, "std": math.nan, "tied": False, "group": "",
 PAGE, JSON, CSV = "index.html", "board.json", "board.csv"
 FIELDS = ("method", "authors", "paper", "code", "selected_on", "external_data", "model", "parameters", "benchmark")
 ZERO = "\u200b"
-"""A place where a line may break."""
+"""A zero-width space, where a line may break."""
 UNDER = {"test": "test, after the shift", "val": "val, after the shift", "id_test": "id_test, before the shift"}
 
 
@@ -124,33 +124,33 @@ def _table(board: Board) -> pa.Table:
 
 
 def _safe(word: str | None) -> str | None:
-    """An untrusted text, escaped so that no spreadsheet reads it as a formula."""
+    """Untrusted text, escaped so that no spreadsheet reads it as a formula."""
     return f"'{word}" if word and word[0] in "=+-@\t" else word
 
 
 def _page(board: Board, title: str) -> str:
     templates = environment(Path(__file__).parent)
-    templates.filters["shown"] = _shown
-    # Where a benchmark says how it is scored (CivilComments' sixteen groups), its worst group counts.
+    templates.filters["shown"] = _show
+    # If a benchmark's card says how it is scored (CivilComments' sixteen groups), that worst group counts.
     worst = next(iter(further(board.benchmark)), Measure("worst_group_accuracy"))
     accuracy = Measure("accuracy")
     beside: Measure | None = worst if board.measure == accuracy else accuracy
     if not board.benchmark.target.has_classes:
         others = [Measure(metric) for metric in board.benchmark.target.ranking]
         beside = next((measure for measure in others if measure != board.measure), None)
-    has = [split for split in SPLITS if split in board.benchmark.splits]
-    alone = "train" not in board.benchmark.splits
-    under = {split: split for split in SPLITS} if alone else UNDER
+    splits = [split for split in SPLITS if split in board.benchmark.splits]
+    evaluation_only = "train" not in board.benchmark.splits
+    under = {split: split for split in SPLITS} if evaluation_only else UNDER
     unit = "fold" if board.folds else "seed"
-    shown = [(split, board.measure) for split in has] + ([("test", beside)] if beside else [])
+    cells = [(split, board.measure) for split in splits] + ([("test", beside)] if beside else [])
     columns = [{"split": split, "measure": measure, "head": _head(measure), "under": under[split],
-                "worst": is_worst(measure.metric)} for split, measure in shown]
+                "worst": is_worst(measure.metric)} for split, measure in cells]
     tables: list[dict[str, Any]] = [
-        {"id": "algorithms", "head": "Models" if alone else "Training algorithms", "rows": board.table(True),
+        {"id": "algorithms", "head": "Models" if evaluation_only else "Training algorithms", "rows": board.table(True),
          "paired": _has_pairs(board, True),
-         "under": "Trained elsewhere; the benchmark has nothing to train on." if alone
+         "under": "Trained elsewhere; the benchmark has nothing to train on." if evaluation_only
          else "The benchmark’s own data and its default model."},
-        {"id": "beyond", "head": "Models with declared extras" if alone else "Beyond training algorithms",
+        {"id": "beyond", "head": "Models with declared extras" if evaluation_only else "Beyond training algorithms",
          "rows": board.table(False), "paired": _has_pairs(board, False),
          "under": "Other data or another architecture, as declared."}]
     return str(templates.get_template("board.html").render(
@@ -168,7 +168,7 @@ def _head(measure: Measure) -> str:
     return words[:1].upper() + words[1:] + (f" by {spaced(measure.by, ZERO)}" if measure.by else "")
 
 
-def _shown(value: float, measure: Measure) -> str:
+def _show(value: float, measure: Measure) -> str:
     """A cell of the table."""
     if not math.isfinite(value):
         return "–"
