@@ -122,7 +122,7 @@ def test_a_benchmark_for_wilds_is_read_as_iwildcam(tmp_path):
     """`read wilds iwildcam` gives the labels, domains and splits of the rows; splits that WILDS lacks are told."""
     collection = pets()
     bench = sb.Given().build(collection)
-    with pytest.warns(UserWarning, match="WILDS has no split unlabelled: those rows are in rows.csv alone"):
+    with pytest.warns(UserWarning, match="WILDS has no split unlabelled: those rows are only in rows.csv"):
         sb.export(bench, tmp_path / "out", to="wilds", collection=collection)
     with pytest.warns(UserWarning, match="are published"):
         again = sb.read("wilds", "iwildcam", root=tmp_path / "out")

@@ -40,7 +40,7 @@ class File:
 
 @dataclass(frozen=True)
 class Licence:
-    """`commercial` is yes, no or not said; `note` is what a user must know beside it."""
+    """`commercial` is yes, no or not said; `note` is what else a user must know."""
 
     name: str
     url: str

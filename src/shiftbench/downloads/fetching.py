@@ -75,9 +75,9 @@ def is_finished(source: Source, root: Path) -> bool:
 
 
 def fetch_source(source: Source, root: Path, options: Options) -> bool:
-    """Fetch and unpack what is not there yet. False where everything was there."""
-    with lock(_record_path(source, root).with_suffix(".lock")) as alone:
-        if not alone:
+    """Fetch and unpack the files that are missing. False if none was."""
+    with lock(_record_path(source, root).with_suffix(".lock")) as locked:
+        if not locked:
             raise ShiftBenchError(f"{root}: another process is downloading {source.words} to it.")
         record = read_record(source, root)
         if record is not None and record["finished"]:

@@ -146,7 +146,7 @@ def _receive(opener: OpenerDirector, file: File, part: Path, url: str, progress:
         if notes["url"] == url and notes["version"]:
             headers["If-Range"] = notes["version"]
     try:
-        response = opener.open(Request(url, headers=headers), timeout=TIMEOUT)  # noqa: S310 - http and https alone
+        response = opener.open(Request(url, headers=headers), timeout=TIMEOUT)  # noqa: S310 - only http and https
     except HTTPError as problem:
         problem.close()
         if problem.code == 416 and offset and notes.get("total") == offset:

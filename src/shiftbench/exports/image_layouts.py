@@ -56,7 +56,7 @@ def to_torch(benchmark: Benchmark, collection: Collection | None, out: Path, cop
 def to_domainbed(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:
     """DOMAIN/CLASS/ITEM, which DomainBed's MultipleEnvironmentImageFolder opens; rows.csv has the splits.
 
-    DomainBed splits every domain itself. Rows without a label are in rows.csv alone.
+    DomainBed splits every domain itself. Rows without a label are only in rows.csv.
     """
     source, words = _with_images(benchmark, collection), table(benchmark)
     labelled = np.flatnonzero(benchmark.split != UNLABELLED)
@@ -73,7 +73,7 @@ def to_wilds(benchmark: Benchmark, collection: Collection | None, out: Path, cop
     rows = np.flatnonzero(np.isin(benchmark.split, WILDS_SPLITS))
     if len(rows) < len(benchmark):
         others = sorted(set(benchmark.split.tolist()) - set(WILDS_SPLITS))
-        warnings.warn(f"WILDS has no split {', '.join(others)}: those rows are in rows.csv alone.", stacklevel=3)
+        warnings.warn(f"WILDS has no split {', '.join(others)}: those rows are only in rows.csv.", stacklevel=3)
     folder = out / WILDS_FOLDER
     files = _write(benchmark, source, folder, copy, [np.full(len(benchmark), "train")], rows)
     write_table(folder / "metadata.csv", pa.table({

@@ -1,4 +1,4 @@
-"""rows.csv, the table that every export has beside its layout: what a row is, in words."""
+"""rows.csv, the table that every export has besides its layout: what each row is, in words."""
 
 from collections.abc import Mapping
 from pathlib import Path

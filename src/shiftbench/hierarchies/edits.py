@@ -39,7 +39,7 @@ def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]
             if key not in ("edit", "tree"):
                 raise unknown("key", key, ("edit", "tree"), where)
         if not isinstance(raw.get("tree", False), bool) or not isinstance(raw.get("edit", []), list):
-            raise ShiftBenchError(f"{where}: needs tables [[edit]], and maybe tree = true before them.")
+            raise ShiftBenchError(f"{where}: needs tables [[edit]], optionally with tree = true before them.")
         steps, tree = raw.get("edit", []), tree or bool(raw.get("tree", False))
     graph = _Graph(hierarchy)
     for number, edit in enumerate(steps, 1):
@@ -95,7 +95,7 @@ class _Graph:
                                   "one with add and under.")
         several = sorted(node for node, above in self.up.items() if len(above) > 1)
         if tree and several:
-            raise ShiftBenchError(f"{where}: the result is no tree: '{several[0]}' has the parents "
+            raise ShiftBenchError(f"{where}: the result is not a tree: '{several[0]}' has the parents "
                                   f"{', '.join(sorted(self.up[several[0]]))}"
                                   f"{f', and {len(several) - 1} more nodes have several' if len(several) > 1 else ''}.")
         leaves = [node for node in self.base.nodes[self.base.is_leaf].tolist() if node in self.up]

@@ -86,7 +86,7 @@ def open_hierarchy(source: Path | str | Collection, classes: Iterable[str] | Non
     a folder with class_hierarchy.txt   BREEDS: edges, names and classes
     a folder with data.noun             WordNet 3.0
     a folder with collection.json, or a collection: its `parents`
-    FILE.csv                            columns parent and child, maybe name (of the child)
+    FILE.csv                            columns parent and child, optionally name (of the child)
     FILE.json                           {parent: [child, …]}, or a list of pairs [parent, child]
     FILE.txt                            a parent and a child per line
     """

@@ -147,7 +147,7 @@ def _clustered(hierarchy: Hierarchy, cluster: str, level: int, root: str, compat
     """The clusters whose nodes are under `root`, or all of them."""
     if compat:
         raise ShiftBenchError(f"cluster = '{cluster}' does not go with compat = '{compat}': the public code of BREEDS "
-                              "cuts at levels alone. Leave one of the two out.")
+                              "cuts only at levels. Leave one of the two out.")
     leaves_of = clusters(hierarchy, cluster, level)
     if not root:
         return leaves_of
@@ -237,8 +237,8 @@ def named_task(
                             seed=seed, compat=compat)
     if split != "rand" or adversariality is not None:
         asked = f"split '{split}'" if split != "rand" else f"adversariality {adversariality}"
-        raise ShiftBenchError(f"Task '{name}': {asked} needs the hierarchy. Give the folder of BREEDS' files; the "
-                              "random split alone is built in.")
+        raise ShiftBenchError(f"Task '{name}': {asked} needs the hierarchy. Give the folder of BREEDS' files; only "
+                              "the random split is built in.")
     return _tables()[next(key for key in TASKS if TASKS[key] is task)]
 
 

@@ -202,7 +202,7 @@ def _misfit(path: Path, text: memoryview, problem: Exception, content: Any) -> S
     if get_origin(content) is dict and field:
         try:
             entries = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError as malformed:  # behind the field
+        except msgspec.DecodeError as malformed:  # after the field
             return _malformed(path, malformed)
         for key, entry in entries.items():
             try:

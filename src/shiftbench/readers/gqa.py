@@ -2,7 +2,7 @@
 
 Objects become tags of kind object; an attribute of an object becomes the tag `cat(black)` of kind attribute; location
 and weather become tags of kinds place and weather, in the words of the file. The area of a tag is the sum of its boxes'
-shares of the image. Boxes of Visual Genome leave their images now and then, some by far: the part inside counts.
+shares of the image. Boxes of Visual Genome sometimes leave their images, some by far: the part inside counts.
 A file that is a dictionary of scenes is GQA's; one that is a list of images is Visual Genome's.
 """
 
@@ -78,7 +78,7 @@ def gqa(*sources: Sources, images: Images = None, name: Name = "gqa") -> Collect
     """GQA scene graphs, or Visual Genome's objects.json, attributes.json and image_data.json.
 
     Factors: `source`, the first file that lists the image, and `width` and `height` where they are known for all.
-    Visual Genome gives sizes in image_data.json alone: without it, areas are unknown and there are no boxes. The folder
+    Visual Genome has sizes only in image_data.json: without it, areas are unknown and there are no boxes. The folder
     of the images holds ID.jpg for each image.
 
     shiftbench read gqa train_sceneGraphs.json val_sceneGraphs.json --images images/ --out collections/vg

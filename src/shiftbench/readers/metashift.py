@@ -8,8 +8,8 @@ image is in `cat(bed)` and in `sofa(lamp)` does not put it into `cat(sofa)`. The
 `structured-attributes-candidate-subsets.pkl`, has the attributes in levels: type of attribute -> subject -> attribute;
 there the type (`color`, `pose`) is the kind of the tag.
 
-A pickle is a program that can call whatever it can name. Ours may name `dict`, `defaultdict`, `set` and `list` alone,
-and its instructions are checked before it runs: a short file can neither fill the memory nor run for ever.
+A pickle is a program that can call whatever it can name. Here it may name only `dict`, `defaultdict`, `set` and `list`,
+and its instructions are checked before it runs: a short file can neither fill the memory nor run forever.
 """
 
 import io
@@ -31,7 +31,7 @@ from shiftbench.readers.annotation_files import Images, Name, Sources, sorted_id
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"
-"""Kind of a class that is known from its own subsets alone: where it is missing says nothing, so it is no context."""
+"""Kind of a class that only its own subsets record: its absence elsewhere says nothing, so it is not a context."""
 
 
 def metashift(
@@ -127,7 +127,7 @@ CONTAINERS = {f"{home} {name}" for home in ("builtins", "__builtin__") for name 
     "collections defaultdict"}
 WORDS = {"BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "UNICODE", "BINSTRING", "SHORT_BINSTRING", "STRING"}
 NUMBERS = {"BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4"}
-ARGUMENTS = {"EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE"}  # of a call; a key of tuples could hash for ever
+ARGUMENTS = {"EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE"}  # of a call; a key of tuples could hash forever
 NOTES = {"BINPUT", "LONG_BINPUT", "PUT", "MEMOIZE"}
 PLAIN = WORDS | NUMBERS | ARGUMENTS | NOTES | {
     "PROTO", "FRAME", "STOP", "MARK", "BINGET", "LONG_BINGET", "GET", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_SET", "LIST",
@@ -135,7 +135,7 @@ PLAIN = WORDS | NUMBERS | ARGUMENTS | NOTES | {
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Makes containers of words and numbers; what it copies into them is no more than the file is long."""
+    """Makes containers of words and numbers; it copies no more values into them than the file has bytes."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
@@ -192,5 +192,5 @@ def _check_instructions(data: bytes) -> None:
         if name in NOTES and value is not None and int(value) > notes:
             raise ShiftBenchError(f"byte {byte}: it numbers its memo entries beyond their count")
         if name in WORDS and not value.isascii():
-            value.encode()  # half of a surrogate pair is no text
+            value.encode()  # half of a surrogate pair is not text
         arguments = name in ARGUMENTS or (arguments and name in NOTES)

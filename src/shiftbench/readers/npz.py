@@ -34,7 +34,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, EOFError, O
 
 
 class Member(NamedTuple):
-    """What the header of an array says; its values begin `start` bytes behind it."""
+    """The header of an array; its values begin at byte `start` of the member."""
 
     info: zipfile.ZipInfo
     shape: tuple[int, ...]

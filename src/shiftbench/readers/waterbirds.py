@@ -56,8 +56,8 @@ def waterbirds(
         root=root,
     )
     # The published folder has its images beside metadata.csv; a copy of the table alone is a collection too.
-    alone = images is None and len(missing_files(collection.pixels, collection.root)) == len(collection)
-    return replace(collection, pixels=None, root=None) if alone else collection
+    without_images = images is None and len(missing_files(collection.pixels, collection.root)) == len(collection)
+    return replace(collection, pixels=None, root=None) if without_images else collection
 
 
 def _codes(path: Path, table: pa.Table, column: str, words: tuple[str, ...]) -> Ints:

@@ -5,7 +5,7 @@ Every combination of six factors has a number, and a seed puts the numbers in an
     number = colour * 737,280 + the number of the picture in dSprites (Matthey et al., 2017; y runs fastest)
 
 Orientations are dSprites' 40 from 0 to 360 degrees with both ends, so the last one looks like the first. A quarter and
-a half turn are no whole number of steps (9.75 and 19.5), so squares and ellipses do not repeat themselves in between.
+a half turn are not a whole number of steps (9.75 and 19.5), so squares and ellipses do not repeat in between.
 """
 
 import math
@@ -45,7 +45,7 @@ IN_MEMORY = 4 * 2**30  # bytes of pixels; what is larger lives in a file
 def sprites(items: int = 6000, seed: int = 0, size: int = 64, progress: Advance | None = None) -> Collection:
     """The first `items` pictures of the grid in the order of a seed, at `size` × `size`.
 
-    Item i of a seed is the same however many are drawn; no picture comes twice before all the others have come once,
+    Item i of a seed is the same however many are drawn; no picture occurs twice before all others have occurred once,
     and `items=2_211_840` is the whole grid (27 GB). An id is `sprite-` and the number in the grid, so the same picture
     has the same id under every seed. `progress(done, items)` reports the progress.
     """

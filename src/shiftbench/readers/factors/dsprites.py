@@ -1,7 +1,7 @@
 """dSprites: white shapes on black, six factors on a grid (Matthey et al., 2017), painted as Wiles et al. (2022) do.
 
 The file has one image per cell of shape × scale × orientation × x × y in a single colour. A colour is painted
-on: one of three per image, by a rule that depends on the seed and the image's number alone, so that colour is
+on: one of three per image, by a rule that depends only on the seed and the image's number, so that colour is
 independent of every other factor; or all three, and then each image is three items.
 """
 
@@ -74,5 +74,5 @@ def _check(path: Path, cell: Ints, value: Floats) -> None:
     outside |= (value[:, 1] != cell[:, 1] + 1)  # the file counts shapes from 1 in its values
     for row in np.flatnonzero(outside)[:1]:
         raise ShiftBenchError(f"{path}: row {row} has the classes {cell[row].tolist()} and the values "
-                              f"{value[row].tolist()}, which is no cell of dSprites' grid "
+                              f"{value[row].tolist()}, which is not a cell of dSprites' grid "
                               f"({', '.join(GRID)}; shapes {', '.join(SHAPES)}).")

@@ -1,4 +1,4 @@
-"""MPI3D: a robot arm holds an object (Gondal et al., 2019). The npz has images alone; their order is the grid's.
+"""MPI3D: a robot arm holds an object (Gondal et al., 2019). The npz has only images; their order is that of the grid.
 
     number of the image = (((((colour · S + shape) · 2 + size) · 3 + height) · 3 + background) · 40 + horizontal) · 40
                           + vertical

@@ -32,7 +32,7 @@ LIMITS = {INSTANCE: 9, ELEVATION: 8, AZIMUTH: 34, LIGHTING: 5}
 def smallnorb(
     sources: Sequence[Path], name: str, camera: str = "left", progress: Advance | None = None
 ) -> Collection:
-    """Read smallNORB from its `-dat.mat` files, or from the folder that holds them; -cat and -info lie beside.
+    """Read smallNORB from its `-dat.mat` files, or from the folder that holds them; -cat and -info lie beside them.
 
     Factors: `category` (animal, human, airplane, truck, car), `instance` (0 to 9, the toy within its category),
     `elevation` (30 to 70 degrees), `azimuth` (0 to 340 degrees), `lighting` (0 to 5), `source` (training or testing)

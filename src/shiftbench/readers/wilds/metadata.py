@@ -50,7 +50,7 @@ def camelyon17(path: Path, name: str, images: Path | str | None = None) -> Colle
 
 
 def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = None) -> Collection:
-    """Read metadata.csv of iWildCam, and categories.csv behind it where the animals are to have names.
+    """Read metadata.csv of iWildCam, and categories.csv after it if the animals are to have names.
 
     Factors: `animal` (the number y, or its name), `location` (the camera trap), `sequence` (pictures of one burst),
     `datetime`, `year`, `month`, `hour`, and `split` (train, val, test, id_val, id_test). Ids are the file names;
@@ -77,7 +77,7 @@ def iwildcam(sources: Sequence[Path], name: str, images: Path | str | None = Non
 def animals(path: Path, metadata: Path, y: Ints) -> Strs:
     """The name of each animal of `metadata`, from categories.csv.
 
-    A class is a number y, its name is for people: where two y share one, the number is part of it, `fox (y = 17)`.
+    A class is a number y, and its name is for readers: if two y share a name, it includes the number, `fox (y = 17)`.
     """
     table = read_table(path, ("y", "name"), text=("name",))
     filled(path, table, ("y", "name"))

@@ -1,4 +1,4 @@
-"""WILDS 2's items without labels (Sagawa et al., 2022), put behind the labelled items of the same data set.
+"""WILDS 2's items without labels (Sagawa et al., 2022), placed after the labelled items of the same data set.
 
 Their splits are those of the package: `train_unlabeled`, `val_unlabeled`, `test_unlabeled`, `extra_unlabeled`. Their
 label is empty (NaN among numbers) even where a file has one; `y` is -1. A factor that they lack is empty, -1

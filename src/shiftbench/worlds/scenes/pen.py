@@ -44,7 +44,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Ink:
-    """A colour by role: the instance's main or accent colour, or a named one; darker or lighter; maybe translucent."""
+    """A colour by role: the instance's main or accent colour, or a named one; darker or lighter, or translucent."""
 
     role: int
     rgb: tuple[int, int, int]
