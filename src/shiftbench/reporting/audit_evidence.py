@@ -37,9 +37,9 @@ from shiftbench.scoring.intervals import wilson
 PER_SIDE, TEXT, VALUES, CHILDREN, BINS = 8, 320, 6, 6, 8
 """Examples on either side, letters of a text, values of an item, narrower contexts, and bins of a calibration."""
 PER_BIN = 15
-"""Items of a bin of calibration, below which there are fewer bins."""
+"""The fewest items of a calibration bin; with fewer items there are fewer bins."""
 LEAST = 10
-"""Confirming items of a narrower context."""
+"""The fewest confirming items of a narrower context."""
 INSIDE, OUTSIDE = Look(2, 0), Look(0, 1)
 HALF, NARROW = 560.0, 360.0
 
@@ -53,12 +53,12 @@ class Evidence(NamedTuple):
 
     @property
     def audited(self) -> Items:
-        known = np.isfinite(self.items.loss)
-        return self.items if known.all() else self.items.take(np.flatnonzero(known))
+        finite = np.isfinite(self.items.loss)
+        return self.items if finite.all() else self.items.take(np.flatnonzero(finite))
 
 
 def behind(evidence: Evidence | None, finding: Finding, card: Mapping[str, Any], unit: str) -> dict[str, Any]:
-    """Examples, the contexts around a finding, and calibration; nothing of these where the items are not at hand."""
+    """Examples, the contexts around a finding, and calibration; None for each if the items are not available."""
     numbers = None if evidence is None else _numbers(finding, evidence.predicates)
     if evidence is None or numbers is None:
         return {"examples": None, "lattice": None, "calibration": None}
@@ -71,7 +71,7 @@ def behind(evidence: Evidence | None, finding: Finding, card: Mapping[str, Any],
 
 
 def _numbers(finding: Finding, predicates: Predicates) -> list[int] | None:
-    """The numbers of a finding's predicates; None where they are not among these."""
+    """The numbers of a finding's predicates; None unless all of them are listed."""
     number_of = {predicate: number for number, predicate in enumerate(predicates.list)}
     numbers = [number_of.get(member, -1) for member in finding.members]
     return None if min(numbers, default=-1) < 0 else numbers
@@ -108,9 +108,9 @@ def _lattice(
 
     contexts = [row(confirming, name_of([]), OUTSIDE)]
     for dropped in numbers if len(numbers) > 1 else ():
-        rest = [number for number in numbers if number != dropped]
-        name = name_of([predicates.list[number] for number in rest])
-        contexts.append(row(_mask(predicates, rest) & confirming, name, OUTSIDE))
+        others = [number for number in numbers if number != dropped]
+        name = name_of([predicates.list[number] for number in others])
+        contexts.append(row(_mask(predicates, others) & confirming, name, OUTSIDE))
     contexts.append(row(inside, name_of([predicates.list[number] for number in numbers]), INSIDE, "bar"))
     columns = {int(predicates.column[number]) for number in numbers}
     narrower = []
@@ -137,7 +137,7 @@ def _loss(entry: Entry) -> float:
 # Calibration inside it
 
 class Bin(NamedTuple):
-    """Items of about one confidence: how sure the model is of them on average, and the share it gets right."""
+    """Items of about one confidence: the model's mean confidence in them, and the share it gets right."""
 
     confidence: float
     right: float
@@ -160,7 +160,7 @@ def reliability(confidence: Floats, right: Bools) -> list[Bin]:
 def _calibration(inside: Bools, items: Items, confirming: Bools) -> dict[str, Any] | None:
     """Accuracy against confidence, inside the context and elsewhere; None without probabilities of classes.
 
-    Of the confirming items, `confirming`: on the others the context was chosen because many of them are wrong.
+    Only the `confirming` items count: the context was chosen because many of the others are wrong.
     """
     if items.confidence is None:
         return None
@@ -196,7 +196,7 @@ class Side(NamedTuple):
 def failing_and_passing(context: str, inside: Bools, loss: Floats, most: int = PER_SIDE) -> list[Side]:
     """Failing and passing items of a context: wrong and right ones by chance, or those of highest and lowest loss.
 
-    Of two models, those that only the new one or only the old one has wrong.
+    For two models: the items that only the new one or only the old one gets wrong.
     """
     chosen = np.flatnonzero(inside)
     if not np.isin(loss, (-1.0, 0.0, 1.0)).all():
@@ -226,29 +226,29 @@ def _entries(chosen: Ints, items: Items, members: Sequence[Predicate]) -> list[d
 
 
 def _columns(items: Items, few: Items, members: Sequence[Predicate]) -> dict[str, Values]:
-    """What is shown of few items: the columns that a finding names, then the first of the others."""
-    shown: dict[str, Values] = {}
+    """The columns that are shown of a few items: those that a finding names, then the first of the others."""
+    columns: dict[str, Values] = {}
     for member in members:
         question, _, tag = member.column.partition(":")
         column = base_of(member.column, items.facts.factors)
         if column in items.facts.factors:
-            shown[column] = as_array(few.facts.factors[column])
+            columns[column] = as_array(few.facts.factors[column])
         elif question in ("has", "area") and isinstance(few.facts, Collection):
-            shown[tag if question == "has" else f"area of {tag}"] = few.facts.factor(member.column)
-    for name, _ in items.first_columns(VALUES + len(shown)):
-        if len(shown) < VALUES:
-            shown.setdefault(name, as_array(few.facts.factors[name]))
-    return shown
+            columns[tag if question == "has" else f"area of {tag}"] = few.facts.factor(member.column)
+    for name, _ in items.first_columns(VALUES + len(columns)):
+        if len(columns) < VALUES:
+            columns.setdefault(name, as_array(few.facts.factors[name]))
+    return columns
 
 
 def _texts(texts: Texts, rows: Ints) -> dict[int, str]:
     """The first text of each of these items that has one, cut to a few lines."""
     first: dict[int, str] = {}
     for number, row in enumerate(rows.tolist()):
-        own = np.flatnonzero(texts.item == row)[:1]
-        if len(own):
-            words = " ".join(str(texts.text[own[0]]).split())
-            first[number] = words if len(words) <= TEXT else words[:TEXT - 1] + "…"
+        numbers = np.flatnonzero(texts.item == row)[:1]
+        if len(numbers):
+            text = " ".join(str(texts.text[numbers[0]]).split())
+            first[number] = text if len(text) <= TEXT else text[:TEXT - 1] + "…"
     return first
 
 
@@ -256,5 +256,5 @@ def _plain_value(value: Any) -> str:
     """A value as the page shows it, a long text cut."""
     if isinstance(value, float | np.floating):
         return "missing" if math.isnan(value) else f"{float(value):.4g}"
-    words = " ".join(str(value).split())
-    return textwrap.shorten(words, TEXT, placeholder=" …") if len(words) > TEXT else str(value) or "missing"
+    text = " ".join(str(value).split())
+    return textwrap.shorten(text, TEXT, placeholder=" …") if len(text) > TEXT else str(value) or "missing"

@@ -23,9 +23,9 @@ DRAWN = 40
 """Findings of the chart."""
 WIDE = 1040.0
 TITLE = "shiftbench audit"
-"""The title of a page whose audit does not say what it is of."""
+"""The title of a page whose audit names no files."""
 NEEDED = ("loss", "n", "n_explore", "n_confirm", "looked_at", "tested", "fdr", "seed")
-"""What the page tells of the card."""
+"""Fields of the card that the page needs."""
 
 
 def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, *, title: str = TITLE) -> Path:
@@ -35,13 +35,13 @@ def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, 
     contexts around each finding, and calibration inside it. Without another `title` it is named by its files.
     """
     if absent := [key for key in NEEDED if audit.card.get(key) is None]:
-        raise ShiftBenchError(f"The card of this audit has no {in_short(absent)}, which its page tells. Audit again.")
+        raise ShiftBenchError(f"The card of this audit has no {in_short(absent)}, which its page needs. Audit again.")
     unit = str(audit.card.get("unit") or "number")
     top = [number for number, finding in enumerate(audit.findings) if finding.parent < 0]
     folded = {number: [other for other, finding in enumerate(audit.findings) if finding.parent == number]
               for number in range(len(audit.findings))}
     order = [entry for number in top for entry in _family(number, folded, 0)]
-    anchored = {number for shown in top[:SHOWN] for number, _ in _family(shown, folded, 0)}
+    anchored = {number for root in top[:SHOWN] for number, _ in _family(root, folded, 0)}
     page = environment().get_template("audit_page.html").render(
         title=title_of(audit.card) if title == TITLE else title, version=__version__, unit=unit, per=per(audit),
         loss=loss_of(audit), card=audit.card,
@@ -60,14 +60,14 @@ def audit_page(audit: Audit, out: Path | str, evidence: Evidence | None = None, 
 
 
 def title_of(card: Mapping[str, Any]) -> str:
-    """What an audit is of, by the names of its files.
+    """The subject of an audit, by the names of its files.
 
     >>> title_of({"sources": {"predictions": "/home/me/new.csv", "data": "/home/me/frames.csv"}, "against": "old.csv"})
     'Audit of new.csv against old.csv on frames.csv'
     """
     sources = card.get("sources")
-    known = sources if isinstance(sources, dict) else {}
-    model, data = (_file_name(str(known.get(name) or "")) for name in ("predictions", "data"))
+    paths = sources if isinstance(sources, dict) else {}
+    model, data = (_file_name(str(paths.get(name) or "")) for name in ("predictions", "data"))
     if not model and not data:
         return TITLE
     old = _file_name(str(card.get("against") or ""))
@@ -83,12 +83,12 @@ def _file_name(path: str) -> str:
 
 def loss_of(audit: Audit) -> str:
     """The loss in words, without an article: error, squared error, change of the error."""
-    words = str(audit.card.get("words") or audit.card["loss"])
-    return f"change of {words}" if audit.card.get("against") else words.removeprefix("the ")
+    name = str(audit.card.get("words") or audit.card["loss"])
+    return f"change of {name}" if audit.card.get("against") else name.removeprefix("the ")
 
 
 def per(audit: Audit) -> str:
-    """What follows a loss: per cent for a share, points for its change, nothing for a number."""
+    """The unit after a loss: per cent for a share, points for its change, none for a number."""
     return "" if audit.card.get("unit") != "share" else " points" if audit.card.get("against") else " %"
 
 
@@ -117,19 +117,19 @@ def _anchor(number: int) -> str:
 def _differences(audit: Audit, order: Sequence[int], unit: str) -> Figure:
     """How much higher the loss is in each context than outside of it, with intervals."""
     findings = [audit.findings[number] for number in order][:DRAWN]
-    known = [number for finding in findings for number in (0.0, finding.difference, finding.difference_low,
-                                                           finding.difference_high) if math.isfinite(number)]
+    ends = [number for finding in findings for number in (0.0, finding.difference, finding.difference_low,
+                                                          finding.difference_high) if math.isfinite(number)]
     better = any(finding.difference < 0 for finding in findings)
     factor = 100 if unit == "share" else 1
 
     def panel(width: float, left: float, ticks: int) -> Panel:
-        axis = scale([factor * number for number in known], write=signed, ticks=ticks)
-        listed = [Entry(name_of(finding.members), INSIDE if finding.difference > 0 else Look(3, 0),
+        axis = scale([factor * number for number in ends], write=signed, ticks=ticks)
+        entries = [Entry(name_of(finding.members), INSIDE if finding.difference > 0 else Look(3, 0),
                       [Bar(cell(factor * finding.difference, factor * finding.difference_low,
                                 factor * finding.difference_high))],
                       title=f"{name_of(finding.members)}: {_points(finding.difference, unit)}, {finding.n:,} items",
                       number=_points(finding.difference, unit), under=f"{finding.n:,} items") for finding in findings]
-        return labelled_rows(listed, axis, width, left, 58, 36,
+        return labelled_rows(entries, axis, width, left, 58, 36,
                              x_name="points above the rest" if unit == "share" else "above the rest")
 
     columns = ("context", "n", "difference", "low", "high")
@@ -149,7 +149,7 @@ def _points(value: float, unit: str) -> str:
 # What was done
 
 def _facts(audit: Audit) -> list[tuple[str, str]]:
-    """What was looked at, tested and split, in the words of the card."""
+    """What was searched, tested and split, as the card records it."""
     card = audit.card
     return [
         ("Loss", loss_of(audit)), ("Average", in_unit(float(card.get("mean", math.nan)), card) + per(audit)),

@@ -32,8 +32,8 @@ class Line(NamedTuple):
     """One method on one benchmark, by one metric: its mean over runs, and its difference to `reference`.
 
     `difference` is this mean minus the reference's, `p` the probability of one at least as large if the two methods
-    were equal. Both and the interval are corrected for the number of comparisons (Bonferroni). `by` says what they rest
-    on: predictions on the same items or, where only scores are known, the two intervals, which is the more cautious.
+    were equal. Both and the interval are corrected for the number of comparisons (Bonferroni). `by` is their
+    basis: predictions on the same items or, where only scores are known, the two intervals, which is the more cautious.
     """
 
     benchmark: str
@@ -78,13 +78,13 @@ def lines(
     or to the metrics that rank a target without classes. Every method is compared with the best one, or with the method
     `against`; the comparison is paired by item where `folder` has the runs and their predictions.
     """
-    known: dict[str, list[Benchmark]] = {}
+    by_name: dict[str, list[Benchmark]] = {}
     for benchmark in benchmarks:
-        known.setdefault(benchmark.name, []).append(benchmark)
-    listed: list[Line] = []
-    names = [name for name in known if name in scores["benchmark"]]
+        by_name.setdefault(benchmark.name, []).append(benchmark)
+    table: list[Line] = []
+    names = [name for name in by_name if name in scores["benchmark"]]
     for name in dict.fromkeys([*names, *sorted(set(scores["benchmark"].tolist()))]):
-        rows, draws = scores.where(benchmark=name), known.get(name, [])
+        rows, draws = scores.where(benchmark=name), by_name.get(name, [])
         wanted = [Measure.parse(metric) for metric in metrics] or _usual(draws[0] if draws else None)
         cells = {measure: column_of(rows, name, measure.metric, split, by=measure.by, level=level)
                  for measure in wanted}
@@ -95,14 +95,14 @@ def lines(
         if against and folder is not None and draws:
             paired = _against(folder, rows, draws, wanted, split, against, level)
         for measure in wanted:
-            listed += _lines(rows, name, split, measure, cells[measure], against, paired, level)
-    if not listed:
+            table += _lines(rows, name, split, measure, cells[measure], against, paired, level)
+    if not table:
         on = scores.where(split=split)
-        there = sorted({str(Measure(*pair)) for pair in zip(on["metric"].tolist(), on["by"].tolist(), strict=True)})
+        measures = sorted({str(Measure(*pair)) for pair in zip(on["metric"].tolist(), on["by"].tolist(), strict=True)})
         raise ShiftBenchError(f"The scores have no {', '.join(metrics) or 'accuracy'} on {split}. " + (
-            f"On this split they have: {', '.join(there)}." if there else
+            f"On this split they have: {', '.join(measures)}." if measures else
             f"Their splits: {', '.join(sorted(set(scores['split'].tolist())))}."))
-    return listed
+    return table
 
 
 def _usual(benchmark: Benchmark | None) -> list[Measure]:
@@ -120,16 +120,16 @@ def _lines(
     reference = against or best
     behind = {} if against or lower else _behind(scores, split, measure)
     pairs = len(values) - 1 if against else len(values) * (len(values) - 1) // 2
-    listed = []
+    lines = []
     for method, cell in cells.items():
         difference = NONE
         if method != reference and reference in values and method in values:
             difference = paired.get((method, measure)) or behind.get(method) or _apart(
                 cell, cells[reference], pairs, level)
-        listed.append(Line(benchmark, split, measure.metric, measure.by, method, cell["runs"], cell["n"], cell["value"],
-                           cell["low"], cell["high"], method == best, "" if method == reference else reference,
-                           *difference))
-    return listed
+        lines.append(Line(benchmark, split, measure.metric, measure.by, method, cell["runs"], cell["n"], cell["value"],
+                          cell["low"], cell["high"], method == best, "" if method == reference else reference,
+                          *difference))
+    return lines
 
 
 def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Difference]:
@@ -166,7 +166,7 @@ def _against(
     for method, run in zip(single.names.tolist(), single["run"].tolist(), strict=True):
         runs.setdefault(method, {})[run] = None
     index = RunIndex.of(folder)
-    read = {method: read_chosen(index, list(listed), draws) for method, listed in runs.items()}
+    read = {method: read_chosen(index, list(names), draws) for method, names in runs.items()}
     others = [method for method in read if method != against]
     differences = {}
     for method in others if against in read else ():
@@ -227,7 +227,7 @@ def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
     """A table per benchmark: each metric's mean and interval, the difference to the reference, and p."""
     blocks = []
     for block in blocks_in_words(lines, markdown):
-        rows = [[f"**{word}**" if (number, place) in block.best else word for place, word in enumerate(row)]
+        rows = [[f"**{word}**" if (number, column) in block.best else word for column, word in enumerate(row)]
                 for number, row in enumerate(block.rows)]
         table = [block.heads, ["--", *["--:"] * (len(block.heads) - 1)], *rows]
         blocks.append("\n".join([f"**{block.benchmark}**, {block.split}", "",
@@ -294,8 +294,8 @@ def writer(name: str = "", out: Path | str | None = None) -> Callable[[Sequence[
         return find(FORMATS, "format", name or "md")
     ending = Path(out).suffix.lower()
     if ending not in SUFFIXES:
-        raise ShiftBenchError(f"{out}: its ending says no format. Name one: {', '.join(FORMATS)} (--format), or end it "
-                              f"in {', '.join(SUFFIXES)}.")
+        raise ShiftBenchError(f"{out}: its suffix names no format. Name one: {', '.join(FORMATS)} (--format), or end "
+                              f"it in {', '.join(SUFFIXES)}.")
     return FORMATS[SUFFIXES[ending]]
 
 
@@ -310,8 +310,8 @@ def _blocks(lines: Sequence[Line]) -> dict[str, dict[Measure, list[Line]]]:
 def _methods(block: Mapping[Measure, Sequence[Line]]) -> dict[str, dict[Measure, Line]]:
     """Method -> measure -> its line, methods in their order."""
     methods: dict[str, dict[Measure, Line]] = {}
-    for metric, listed in block.items():
-        for line in listed:
+    for metric, lines in block.items():
+        for line in lines:
             methods.setdefault(line.method, {})[metric] = line
     return methods
 
@@ -322,8 +322,8 @@ def _reference(lines: Sequence[Line]) -> str:
 
 def measure_in_words(metric: str, by: str) -> str:
     """The head of a column."""
-    words = in_words(metric, by)
-    return words[:1].upper() + words[1:] + (", %" if metric_of(metric).unit == "share" else "")
+    name = in_words(metric, by)
+    return name[:1].upper() + name[1:] + (", %" if metric_of(metric).unit == "share" else "")
 
 
 def number_in_words(value: float, metric: str, sign: str = "") -> str:
@@ -351,7 +351,7 @@ def p_in_words(line: Line | None) -> str:
 
 
 def note_in_words(lines: Sequence[Line], level: float = LEVEL) -> str:
-    """What the numbers of a table are, and how they were compared."""
+    """A note on the numbers of a table and on how they were compared."""
     runs = sorted({line.runs for line in lines})
     over = f"{runs[0]}" if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
     kinds = {line.by for line in lines if line.by}

@@ -305,12 +305,12 @@ def samples(benchmark: Benchmark, collection: Collection) -> list[dict[str, Any]
     """
     names = benchmark.names["label"]
     rows = {split: benchmark.rows(split) for split in ("train", "test")}
-    times = np.stack([np.bincount(benchmark.label[listed], minlength=len(names)) for listed in rows.values()])
+    times = np.stack([np.bincount(benchmark.label[in_split], minlength=len(names)) for in_split in rows.values()])
     order = sorted(np.flatnonzero(times.sum(axis=0)), key=lambda code: (times[:, code].min() == 0, code))[:CLASSES]
     classes = [{"label": names[code], **{
         split: pictures_of(benchmark, collection,
-                           _few(listed[benchmark.label[listed] == code], f"{split} {names[code]}"))
-        for split, listed in rows.items()}} for code in sorted(order)]
+                           _few(in_split[benchmark.label[in_split] == code], f"{split} {names[code]}"))
+        for split, in_split in rows.items()}} for code in sorted(order)]
     return [pair for pair in classes if pair["train"] or pair["test"]]
 
 
@@ -345,6 +345,6 @@ def thumbnails(collection: Collection, rows: Ints) -> list[str]:
 def _inline(picture: Any) -> str:
     from PIL import Image
 
-    held = io.BytesIO()
-    Image.fromarray(picture).save(held, "WEBP", quality=88, method=4)
-    return "data:image/webp;base64," + base64.b64encode(held.getvalue()).decode()
+    buffer = io.BytesIO()
+    Image.fromarray(picture).save(buffer, "WEBP", quality=88, method=4)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()

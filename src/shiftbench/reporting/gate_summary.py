@@ -58,12 +58,13 @@ def gate_junit(gate: Gate, suite: str = "shiftbench gate") -> str:
     for check in gate.checks:
         case = ElementTree.SubElement(cases, "testcase", {
             "classname": f"{suite}.{CLASSES[check.kind]}", "name": printable(check.name), "time": "0"})
-        words = printable(check.sentence())
+        sentence = printable(check.sentence())
         if check in blocking:
-            kind = "too few items" if check.verdict == UNSURE else "below the floor" if check.kind == FLOOR else "worse"
-            ElementTree.SubElement(case, "failure", {"type": kind, "message": words}).text = words
+            short = "below the floor" if check.kind == FLOOR else "worse"
+            reason = "too few items" if check.verdict == UNSURE else short
+            ElementTree.SubElement(case, "failure", {"type": reason, "message": sentence}).text = sentence
         elif check in skipped:
-            ElementTree.SubElement(case, "skipped", {"message": words})
-        ElementTree.SubElement(case, "system-out").text = f"{check.verdict}: {words}"
+            ElementTree.SubElement(case, "skipped", {"message": sentence})
+        ElementTree.SubElement(case, "system-out").text = f"{check.verdict}: {sentence}"
     ElementTree.indent(top)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(top, encoding="unicode") + "\n"

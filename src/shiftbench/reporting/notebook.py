@@ -56,7 +56,7 @@ def html(thing: Scores | Benchmark | Collection | Predictions | Selection) -> st
 
 
 def tables_html(tables: "Iterable[Table]") -> str:
-    """Tables as a terminal of 150 letters shows them."""
+    """Tables as a terminal of 150 columns shows them."""
     from rich.console import Console
 
     console = Console(record=True, width=150, file=io.StringIO(), force_jupyter=False)
@@ -68,15 +68,15 @@ def tables_html(tables: "Iterable[Table]") -> str:
 def plot(scores: Scores, metric: str = "accuracy", split: str = "test") -> Picture:
     """A metric on a split, of all items and of every group, with intervals: a panel per benchmark and method.
 
-    Where a method's mean over its seeds is in the table, that is drawn, else each run.
+    A method's mean over its seeds is drawn if the table has it, else each run.
     """
     if split not in scores["split"]:
         raise unknown("split", split, dict.fromkeys(scores["split"].tolist()))
-    there = scores.where(split=split, by="")
-    if metric not in there["metric"]:
-        raise unknown("metric", metric, dict.fromkeys(there["metric"].tolist()), f"split '{split}'")
-    part = there.where(metric=metric)
-    named = [{**row, "name": name} for name, row in zip(part.names.tolist(), part, strict=True)
+    on_split = scores.where(split=split, by="")
+    if metric not in on_split["metric"]:
+        raise unknown("metric", metric, dict.fromkeys(on_split["metric"].tolist()), f"split '{split}'")
+    measured = on_split.where(metric=metric)
+    named = [{**row, "name": name} for name, row in zip(measured.names.tolist(), measured, strict=True)
              if row["stat"] != DIFFERENCE]
     means = {(row["benchmark"], row["name"]) for row in named if row["stat"] == MEAN}
     panels: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
@@ -92,12 +92,12 @@ def plot(scores: Scores, metric: str = "accuracy", split: str = "test") -> Pictu
     axis = scale([0.0, 1.0], write=hundredths, ticks=3) if share else scale([0.0, *ends], write=plain, ticks=3)
     several = len({benchmark for benchmark, _, _ in panels}) > 1
     drawn = tuple(
-        rows(f"{benchmark}: {name}" if several else name, [_row(row, looks[name]) for row in listed], axis, width=440,
-             left=150, right=60, height=22)
-        for (benchmark, name, _), listed in panels.items())
+        rows(f"{benchmark}: {name}" if several else name, [_row(row, looks[name]) for row in panel_rows], axis,
+             width=440, left=150, right=60, height=22)
+        for (benchmark, name, _), panel_rows in panels.items())
     head = f"{in_words(metric)} on {split}{', %' if share else ''}"
     numbers = tuple(tuple(row["name" if column == "method" else column] for column in COLUMNS)
-                    for listed in panels.values() for row in listed)
+                    for panel_rows in panels.values() for row in panel_rows)
     return Picture(Figure("scores", head[:1].upper() + head[1:], "Lines on the bars are intervals.", drawn, COLUMNS,
                           numbers))
 

@@ -42,9 +42,9 @@ from shiftbench.sweeps.status import summary as summary_of
 ACCURACY = Measure("accuracy")
 FOLDER = Path(__file__).parent
 LISTED = 200
-"""How many of the absent runs the page names."""
+"""The most absent runs that the page names."""
 INDEX = "figures.json"
-"""The file in a folder of figures that lists them and says what they show."""
+"""The file that lists the figures of a folder and describes them."""
 
 
 def report(
@@ -65,7 +65,7 @@ def report(
 
     Where methods have several settings the tables show the runs that `rule` chooses, which may use no target label, and
     a section sets all rules side by side. Pictures come from the collection whose digest the card names. `level` is
-    that of the scores' intervals. `index` has the runs behind the scores: with it, benchmarks with hard items show
+    the level of the scores' intervals. `index` has the runs behind the scores: with it, benchmarks with hard items show
     those on which the two methods of `compare` differ most. `absent` are the runs that the scores lack. `figures` is a
     folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.
     """
@@ -111,10 +111,10 @@ def results_of(
     """The input of the sections of a page: chosen scores, benchmarks and methods in the order of the page."""
     runs = of_runs(scores)
     shown = shown_scores(runs, benchmarks, rule)
-    known = {name: _unknown(name) for name in sorted(set(shown["benchmark"].tolist()))}
-    known |= {benchmark.name: benchmark for benchmark in benchmarks
-              if benchmark.name in known or "left_out" not in benchmark.card}
-    order = [benchmark for family in families(list(known.values())) for benchmark in family.members]
+    by_name = {name: _unknown(name) for name in sorted(set(shown["benchmark"].tolist()))}
+    by_name |= {benchmark.name: benchmark for benchmark in benchmarks
+                if benchmark.name in by_name or "left_out" not in benchmark.card}
+    order = [benchmark for family in families(list(by_name.values())) for benchmark in family.members]
     measures = sorted({ACCURACY, *(benchmark.headline for benchmark in order)})
     methods = methods_in(row["method"] for metric, by in measures
                          for split in SPLITS for row in pivot(shown, metric, split, by=by))
@@ -125,9 +125,9 @@ def results_of(
 
 
 def _unknown(name: str) -> Benchmark:
-    """Stands in for a benchmark that has scores but was not given: its numbers are shown, its card is empty."""
-    none, words = np.zeros(0, np.int64), np.zeros(0, np.str_)
-    return Benchmark(words, words, none, none, none, {"label": (), "domain": (), "group": ()},
+    """A placeholder for a benchmark that has scores but was not given: its numbers are shown, its card is empty."""
+    none, texts = np.zeros(0, np.int64), np.zeros(0, np.str_)
+    return Benchmark(texts, texts, none, none, none, {"label": (), "domain": (), "group": ()},
                      {"name": name, "notes": ["The benchmark was not given to the report, so its card is empty."]})
 
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from shiftbench.reporting.drawing import Group, Mark, Panel, Point, box, line, marker, text
 
 WIDTH, HEIGHT = 360.0, 330.0
-"""Size of a panel that is beside others."""
+"""Size of a panel beside others."""
 LEGENDS = (1120.0, 760.0, 360.0)
 """Widths of a legend: over three panels, over one wide panel, and on a phone."""
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 34.0, 46.0
-"""Room around the frame of a panel: tick labels, nothing, the title, tick labels and the name of the axis."""
+"""Margins of a panel's frame: tick labels, none, the title, and tick labels with the name of the axis."""
 SPACING = 15.0
 """Least distance between the names of two lines."""
 
@@ -28,7 +28,7 @@ Cell = Mapping[str, Any]
 
 
 def cell(value: float, low: float = math.nan, high: float = math.nan) -> Cell:
-    """A number that is no score, with its interval, if it has one."""
+    """A number that is not a score, with its interval if it has one."""
     return {"value": value, "low": low, "high": high}
 
 
@@ -81,8 +81,8 @@ def scale(values: Iterable[float], *, write: Callable[[float, int], str], least:
     >>> scale([0.13, 0.48], write=plain).ticks
     ((0.1, '0.1'), (0.2, '0.2'), (0.3, '0.3'), (0.4, '0.4'), (0.5, '0.5'))
     """
-    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    low, high = max(least, min(known)), min(most, max(known))
+    finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = max(least, min(finite)), min(most, max(finite))
     if high - low < 1e-9:
         half = max(0.01, 0.05 * abs(high))
         low, high = max(least, low - half), min(most, high + half)
@@ -125,12 +125,12 @@ def around(cells: Iterable[Cell], *, far: float = 1.0) -> list[float]:
 
     An interval of few items or seeds may be wide; it is cut at the frame instead of stretching the axis.
     """
-    known = [cell for cell in cells if math.isfinite(cell["value"])]
-    values = [cell["value"] for cell in known]
+    finite = [cell for cell in cells if math.isfinite(cell["value"])]
+    values = [cell["value"] for cell in finite]
     if not values:
         return []
     span = max(max(values) - min(values), 0.02, 0.05 * abs(max(values)))
-    ends = [end for cell in known for end in (cell["low"], cell["high"]) if math.isfinite(end)]
+    ends = [end for cell in finite for end in (cell["low"], cell["high"]) if math.isfinite(end)]
     return [*values, *(min(max(values) + far * span, max(min(values) - far * span, end)) for end in ends)]
 
 
@@ -209,7 +209,8 @@ def lines(
                        strict=True))
     for curve in sorted(series, key=lambda curve: curve.style != "pale-line"):
         aside = (full.index(curve) - (len(full) - 1) / 2) * apart if curve in full else 0.0
-        drawn += _series(curve, [(at_x(across) + aside, cell, words) for across, cell, words in curve.points], y, at_y)
+        points = [(at_x(across) + aside, cell, tooltip) for across, cell, tooltip in curve.points]
+        drawn += _series(curve, points, y, at_y)
         if room and curve.name in heights and curve.style != "pale-line":
             style = "text" if curve.style == "before" else "name"
             name_mark = text(width - room + 9, heights[curve.name] + 4, curve.name, style)
@@ -223,16 +224,16 @@ def _series(curve: Series, points: Sequence[tuple[float, Cell, str]], y: Scale, 
     drawn = [Group((line(whole, curve.style),), curve.title, curve.look.colour)] if len(whole) > 1 else []
     if curve.style == "before":
         return drawn
-    for across, cell, words in points:
+    for across, cell, tooltip in points:
         value, colour = cell["value"], curve.look.colour
         if curve.style == "line":
             ends = _ends(cell)
             bar = [line([(across, at_y(end)) for end in ends], "whisker")] if ends else []
-            drawn.append(Group((*bar, marker(curve.look.marker, across, at_y(value))), words, colour))
+            drawn.append(Group((*bar, marker(curve.look.marker, across, at_y(value))), tooltip, colour))
         elif y.low <= value <= y.high:
-            drawn.append(Group((marker(0, across, at_y(value), "pale-dot", 3),), words, colour))
+            drawn.append(Group((marker(0, across, at_y(value), "pale-dot", 3),), tooltip, colour))
         else:
-            drawn.append(Group((marker(2 if value > y.high else 4, across, at_y(value), "pale-dot"),), words, colour))
+            drawn.append(Group((marker(2 if value > y.high else 4, across, at_y(value), "pale-dot"),), tooltip, colour))
     return drawn
 
 
@@ -293,7 +294,7 @@ def rows(
     bottom = top + height * len(entries)
     at = x.between(left, width - right)
     grid = [line([(at(tick), top - 3), (at(tick), bottom)], "grid") for tick, _ in x.ticks]
-    labels = [text(at(tick), bottom + 17, words, anchor="middle") for tick, words in x.ticks]
+    labels = [text(at(tick), bottom + 17, label, anchor="middle") for tick, label in x.ticks]
     heads = [text(0, 14, cut(title, width, 14), "title")] if title else []
     names = [text((left + width - right) / 2, bottom + 36, x_name, anchor="middle")] if x_name else []
     drawn = [Group((*heads, *grid, line([(left, bottom), (width - right, bottom)], "axis"), *labels, *names))]
@@ -344,16 +345,16 @@ def _entry(
 def labelled_rows(
     entries: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
 ) -> Panel:
-    """Rows with their names at the left; where one is too long for that, each has its whole name above it."""
+    """Rows with their names at the left; if one is too long for that, each row has its whole name above it."""
     if all(LETTER * len(row.name) <= left - 7 for row in entries):
         return rows("", entries, x, width=width, left=left, right=right, height=height, x_name=x_name)
     groups, y, end = [], 10.0, width - right - 84
     at = x.between(0, end)
     for row in entries:
         marks: list[Mark] = []
-        for words in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
+        for piece in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
             y += 16
-            marks.append(text(5, y - 4, words))
+            marks.append(text(5, y - 4, piece))
         for bar in row.bars:
             marks.append(box(at(bar.start), y, at(bar.cell["value"]), y + 11, bar.style))
             marks += [line([(at(end), y + 5.5) for end in ends], "reach") for ends in [_ends(bar.cell)] if ends]
@@ -361,8 +362,8 @@ def labelled_rows(
         groups.append(Group(tuple(marks), row.title, row.look.colour))
         y += 20
     grid = [line([(at(tick), 10), (at(tick), y)], "axis" if tick == 0 else "grid") for tick, _ in x.ticks]
-    labels = [text(at(tick), y + 15, words, anchor="start" if at(tick) < 12 else "middle")
-              for tick, words in x.ticks]
+    labels = [text(at(tick), y + 15, label, anchor="start" if at(tick) < 12 else "middle")
+              for tick, label in x.ticks]
     names = [text(end / 2, y + 33, x_name, anchor="middle")] if x_name else []
     return Panel(width, y + (40 if x_name else 22), (Group((*grid, *labels, *names)), *groups))
 
@@ -375,11 +376,11 @@ def legend(entries: Sequence[tuple[str, Look | str]], width: float) -> Panel:
     drawn = []
     for number, (name, look) in enumerate(entries):
         x, y = 10 + (number % columns) * width / columns, 9 + 20.0 * (number // columns)
-        words = text(x + 15, y + 4.2, name)
+        label = text(x + 15, y + 4.2, name)
         if isinstance(look, Look):
-            drawn.append(Group((marker(look.marker, x, y), words), "", look.colour))
+            drawn.append(Group((marker(look.marker, x, y), label), "", look.colour))
         else:
-            drawn.append(Group((_sign(look, x, y), words)))
+            drawn.append(Group((_sign(look, x, y), label)))
     return Panel(width, 6 + 20.0 * math.ceil(len(entries) / columns), tuple(drawn))
 
 
@@ -399,16 +400,16 @@ def _frame(title: str, x: Scale, y: Scale, names: tuple[str, str], width: float,
     bottom, end = height - BOTTOM, width - right
     at_x, at_y = x.between(LEFT, end), y.between(bottom, TOP)
     marks = [text(0, 14, cut(title, width, 14), "title")] if title else []
-    for tick, words in y.ticks:
+    for tick, label in y.ticks:
         marks += [line([(LEFT, at_y(tick)), (end, at_y(tick))], "grid"),
-                  text(LEFT - 8, at_y(tick) + 4.2, words, anchor="end")]
+                  text(LEFT - 8, at_y(tick) + 4.2, label, anchor="end")]
     marks.append(line([(LEFT, bottom), (end, bottom)], "axis"))
     last = -math.inf
-    for number, (tick, words) in enumerate(x.ticks):
-        half = 3.5 * len(words) + 4
+    for number, (tick, label) in enumerate(x.ticks):
+        half = 3.5 * len(label) + 4
         marks.append(line([(at_x(tick), bottom), (at_x(tick), bottom + 5)], "axis"))
         if at_x(tick) - half > last:  # leave out a label that would overlap the one before
-            marks.append(text(at_x(tick), bottom + 18, words, anchor="middle"))
+            marks.append(text(at_x(tick), bottom + 18, label, anchor="middle"))
             last = at_x(tick) + half
         if unders:
             marks.append(text(at_x(tick), bottom + 34, unders[number], anchor="middle"))

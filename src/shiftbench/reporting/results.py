@@ -1,4 +1,4 @@
-"""What a page is made of: scores, benchmarks and pictures, read once and passed to every section."""
+"""The input of a page: scores, benchmarks and pictures, read once and passed to every section."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ REMEDY = ("write its runs down, shiftbench select RUNS --rule NAME --allow-targe
           "those: shiftbench report chosen.parquet")
 """A report never shows runs chosen by target labels, except by the oracle in the section about rules."""
 
-NO_STUDY = "A study says which runs belong to it, and scores do not: name a folder of runs."
+NO_STUDY = "A study selects among runs, and a table of scores has none: name a folder of runs."
 
 Content = dict[str, Any]
 """The variables of a section's template. `figures` are its figures, `links` its anchors and heads if it has several."""
@@ -37,7 +37,7 @@ Content = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The scores of a page in three forms, and what belongs to them."""
+    """The scores of a page in three forms, with their benchmarks, methods and runs."""
 
     scores: Scores  # as given
     runs: Scores  # those of runs alone
@@ -66,14 +66,14 @@ class Source(NamedTuple):
         return [benchmark for benchmark, _ in self.folders]
 
     def chosen_by(self, rule: str) -> "Source":
-        """With the means over the runs that a rule chooses, where the runs are at hand."""
+        """The same with the means over the runs that a rule chooses, if the runs are available."""
         if self.runs is None:
             return self
         means = chosen_means(self.runs, self.scores, self.benchmarks, rule, remedy=REMEDY)
         return self._replace(scores=Scores.join([self.scores, means]))
 
     def pictures(self) -> list[Collection | None]:
-        """The collections that images may be taken from; a page can do without."""
+        """The collections that images may be taken from; None where there is none, which a page allows."""
         collections = [collection_if_there(benchmark) for benchmark, _ in self.folders]
         return [None if collection is None or collection.foreign else collection for collection in collections]
 
@@ -85,7 +85,7 @@ def is_score_table(source: Any) -> bool:
     try:
         return VERSION_KEY in (pq.read_schema(source).metadata or {})
     except (pa.ArrowException, OSError):
-        return False  # whoever reads it says what is wrong
+        return False  # the reader reports what is wrong
 
 
 def is_runs(source: Any) -> TypeGuard[RunSource]:
@@ -108,7 +108,7 @@ def open_source(
     source: Scores | RunSource, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (), *,
     study: "Study | Path | str | None" = None, tolerant: bool = False,
 ) -> Source:
-    """The same before a rule has chosen."""
+    """The same as `read_source`, before a rule has chosen."""
     if not is_runs(source):
         if study is not None:
             raise ShiftBenchError(NO_STUDY)
@@ -129,7 +129,7 @@ def open_source(
 
 
 def check_compared(compare: Sequence[str], source: Scores | RunSource) -> Sequence[str]:
-    """The two methods whose items are to be compared; none, or two of runs."""
+    """The two methods to compare item by item, or none; an error unless there are none or two, of runs."""
     if len(compare) not in (0, 2):
         raise ShiftBenchError(f"compare names {len(compare)} methods, but it takes two: erm,group_dro.")
     if compare and not is_runs(source):
@@ -147,7 +147,7 @@ def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str
 
     Where every method has one setting nothing is chosen and the scores stay as they are; the parts of benchmarks that
     leave out a domain are dropped. Where the rule cannot choose, each setting is a method of its own. Means over the
-    chosen runs are kept where they were scored, which `setting_of(rule)` tells; other means came before the choice.
+    chosen runs are kept where they were scored, which `setting_of(rule)` identifies; other means predate the choice.
     """
     runs = Runs(scores)
     kept = scores.take(np.isin(scores["benchmark"], [runs.benchmarks[code] for code in runs.originals]))
@@ -161,7 +161,7 @@ def shown_scores(scores: Scores, benchmarks: Sequence[Benchmark] = (), rule: str
     means = kept.take(inside & (kept["stat"] != RUN) & (kept["setting"] == setting_of(rule)))
     undecided = kept.take(inside & (kept["stat"] == RUN) & np.asarray(
         [pair not in decided for pair in zip(kept["benchmark"].tolist(), kept.names.tolist(), strict=True)], np.bool_))
-    words = [f"{name} ({setting or run})" for name, setting, run in zip(
+    labels = [f"{name} ({setting or run})" for name, setting, run in zip(
         undecided.names.tolist(), undecided["setting"].tolist(), undecided["run"].tolist(), strict=True)]
-    undecided = undecided.assign(label=np.asarray(words, np.str_))
+    undecided = undecided.assign(label=np.asarray(labels, np.str_))
     return Scores.join([kept.take(~inside), choice, means, undecided])

@@ -73,7 +73,8 @@ def methods_table(columns: Sequence[tuple[Row, Mapping[str, Row | None]]], names
     """Methods, or other `names`, × columns: {"columns", "blocks", "rows", "seeds"}, which `score_table` draws.
 
     A column is what stands above it (`head`, `under`, `block` over several columns, `worst` where its cells name their
-    group, `marks` where the best is marked) and method -> cell. `seeds` says how many seeds the cells are means over.
+    group, `marks` where the best is marked) and method -> cell. `seeds` says how many seeds the cells
+    are means over.
     """
     cells = [column for _, column in columns]
     heads = [{"under": "", "block": "", "worst": False, "marks": True, **head} for head, _ in columns]
@@ -182,7 +183,7 @@ def probability(p: float) -> str:
 
 
 def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
-    """How many seeds values are the mean of, for the end of a caption; method by method where the counts differ.
+    """The number of seeds behind the means, for the end of a caption; by method where the numbers differ.
 
     >>> seeds_in_words({"erm": {2}, "irm": {2}}), seeds_in_words({"erm": {2}, "irm": {1}}), seeds_in_words({"erm": {1}})
     (', mean over 2 seeds', ', mean over seeds (erm 2, irm 1)', '')
@@ -191,9 +192,9 @@ def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
     if len(sizes) == 1:
         (n,) = sizes
         return f", mean over {n} seeds" if n > 1 else ""
-    listed = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
-              for method, runs in counts.items() if runs]
-    return f", mean over seeds ({', '.join(listed)})" if listed else ""
+    phrases = [f"{method} {min(runs)}" + (f" to {max(runs)}" if len(set(runs)) > 1 else "")
+               for method, runs in counts.items() if runs]
+    return f", mean over seeds ({', '.join(phrases)})" if phrases else ""
 
 
 def enumeration(words: Sequence[str]) -> str:
@@ -205,7 +206,7 @@ def enumeration(words: Sequence[str]) -> str:
 
 
 def breakable(name: object) -> "Markup":
-    """A name as HTML whose lines may break behind each _, + and comma of a long word, so that none breaks elsewhere.
+    """A name as HTML whose lines may break behind each _, + and comma of a long word, and nowhere else.
 
     >>> print(breakable("resnet50_imagenet1k_v2"), breakable("group_dro"), breakable("<b> & co"))
     resnet50_<wbr>imagenet1k_<wbr>v2 group_dro &lt;b&gt; &amp; co
@@ -236,9 +237,9 @@ def _csv_cell(value: Any) -> Any:
 
 def to_latex(columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> str:
     """A tabular with one line per row; needs the package booktabs."""
-    listed = list(rows)
-    numeric = [all(not isinstance(row[column], str) for row in listed) for column in range(len(columns))]
-    lines = [" & ".join(latex(_plain(value)) for value in row) + r" \\" for row in listed]
+    table = list(rows)
+    numeric = [all(not isinstance(row[column], str) for row in table) for column in range(len(columns))]
+    lines = [" & ".join(latex(_plain(value)) for value in row) + r" \\" for row in table]
     return "\n".join([
         *([f"% {printable(note)}"] if note else []), "% Needs \\usepackage{booktabs}.",
         f"\\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}", "\\toprule",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# What a collection holds, counted
+# The contents of a collection, counted
 
 COLUMNS = ("name", "is", "values", "how many items")
 
@@ -75,17 +75,17 @@ def contents_title(facts: dict[str, Any]) -> str:
 
 def contents_rows(collection: Collection, facts: dict[str, Any]) -> list[tuple[str, str, int, str]]:
     """A row per factor and per kind of tag: its values, and how many items have the first of them."""
-    listed: list[tuple[str, str, int, str]] = []
+    rows: list[tuple[str, str, int, str]] = []
     for name, values in facts["factors"].items():
-        own = collection.factors[name]
-        many = len(np.unique(own[~np.isnan(own)])) if own.dtype.kind in "fiu" else len(values)
-        listed.append((name, "factor", many, _most(values)))
-    return listed + [(kind, "tags", len(names), _most(names)) for kind, names in facts["tags"].items()]
+        column = collection.factors[name]
+        many = len(np.unique(column[~np.isnan(column)])) if column.dtype.kind in "fiu" else len(values)
+        rows.append((name, "factor", many, _most(values)))
+    return rows + [(kind, "tags", len(names), _most(names)) for kind, names in facts["tags"].items()]
 
 
 def _most(values: dict[str, Any]) -> str:
-    shown = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
-    return ", ".join(shown) + (" …" if len(values) > 8 else "")
+    first = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
+    return ", ".join(first) + (" …" if len(values) > 8 else "")
 
 
 # Tables
@@ -93,7 +93,7 @@ def _most(values: dict[str, Any]) -> str:
 GROUPS = 20
 """How many groups are printed for a metric: the worst ones."""
 ITEMS, CLASSES = 10, 8
-"""How much of predictions is shown."""
+"""Items and classes of predictions that are shown."""
 FEWEST = 10
 """The tenth percentile is printed from this many groups on."""
 SIGNS = {"none": "", "shifted": " ?", "unknown": " ?", "target": " !"}
@@ -130,8 +130,8 @@ def drawn_table(
 
     drawn = _empty(left, right, title, caption)
     for number, row in enumerate(rows):
-        drawn.add_row(*(Text(printable(word), "bold" if (number, place) in bold else "")
-                        for place, word in enumerate(row)))
+        drawn.add_row(*(Text(printable(word), "bold" if (number, column) in bold else "")
+                        for column, word in enumerate(row)))
     return drawn
 
 
@@ -158,7 +158,7 @@ def _cell(cell: dict[str, Any] | None) -> "Text":
 
 
 def counts_table(benchmark: Benchmark) -> "Table":
-    """How many items of each group every split has; of many groups the largest."""
+    """The number of items of each group in every split; only the largest of many groups."""
     counts = benchmark.counts()
     total = Counter[str]()
     for groups in counts.values():
@@ -174,18 +174,18 @@ def contents_table(collection: Collection) -> "Table":
     """The factors and kinds of tags of a collection, with their values."""
     facts = collection_facts(collection)
     drawn = _empty(COLUMNS, (), f"{collection.name}: {contents_title(facts)}")
-    for name, *words in contents_rows(collection, facts):
-        drawn.add_row(_name(name), *(_name(str(word)) for word in words))
+    for name, *cells in contents_rows(collection, facts):
+        drawn.add_row(_name(name), *(_name(str(cell)) for cell in cells))
     return drawn
 
 
 def predictions_table(predictions: Predictions) -> "Table":
     """The first rows of predictions: item, split and the score of each of the first classes."""
-    shown = predictions.classes[:CLASSES]
+    classes = predictions.classes[:CLASSES]
     more = f"The first {ITEMS} of {len(predictions):,} items." if len(predictions) > ITEMS else ""
     if len(predictions.classes) > CLASSES:
         more += f" The first {CLASSES} of {len(predictions.classes):,} classes."
-    drawn = _empty(["item", "split"], shown, f"Predictions: {len(predictions):,} items", more.strip())
+    drawn = _empty(["item", "split"], classes, f"Predictions: {len(predictions):,} items", more.strip())
     for item, split, scores in zip(predictions.item[:ITEMS].tolist(), predictions.split[:ITEMS].tolist(),
                                    predictions.scores[:ITEMS, :CLASSES].tolist(), strict=True):
         drawn.add_row(_name(item), split, *(f"{score:.4g}" for score in scores))
@@ -197,8 +197,8 @@ def predictions_table(predictions: Predictions) -> "Table":
 def score_tables(scores: Scores) -> "list[Table]":
     """Every number, then models side by side where there are several."""
     beside = versus_table(scores) if DIFFERENCE in scores["stat"] else None
-    own = bool((scores["stat"] != DIFFERENCE).any())
-    return ([scores_table(scores)] if own else []) + ([] if beside is None else [beside])
+    has_values = bool((scores["stat"] != DIFFERENCE).any())
+    return ([scores_table(scores)] if has_values else []) + ([] if beside is None else [beside])
 
 
 def scores_table(scores: Scores) -> "Table":
@@ -214,13 +214,13 @@ def scores_table(scores: Scores) -> "Table":
     drawn = _empty(("run", "split", "metric", "group"), ("n", "%", "interval"), caption=(
         f"Of more than {GROUPS} groups the worst are shown; --out has all." if hidden else ""))
     before: tuple[str, ...] = ("", "")
-    shown = _run_names(kept)
-    for row in _shown(kept, hidden):
-        head = (row["name"] if row["stat"] == MEAN else shown[row["run"], row["name"], row["seed"]], row["split"])
-        words = [word if word != old or (number and head[0] != before[0]) else ""
+    run_names = _run_names(kept)
+    for row in _printed(kept, hidden):
+        head = (row["name"] if row["stat"] == MEAN else run_names[row["run"], row["name"], row["seed"]], row["split"])
+        cells = [word if word != old or (number and head[0] != before[0]) else ""
                  for number, (word, old) in enumerate(zip(head, before, strict=True))]
         strong = row["metric"] == "worst_group_accuracy" or (row["metric"] == "accuracy" and row["group"] == ALL)
-        drawn.add_row(*map(_name, words), _name(in_words(row["metric"], row["by"])),
+        drawn.add_row(*map(_name, cells), _name(in_words(row["metric"], row["by"])),
                       _name("" if row["group"] == ALL else row["group"]), f"{row['n']:,}",
                       Text(_number(row, "value"), "bold" if strong else ""), _interval(row),
                       end_section=row["split"] == GAP)
@@ -229,8 +229,8 @@ def scores_table(scores: Scores) -> "Table":
 
 
 def _run_names(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], str]:
-    """What single runs are called: by their method, with the seed where it has several, and their own name in brackets.
-    A name that begins with the method says it already.
+    """The names of single runs: the method, the seed if it has several, and the run's own name in brackets.
+    A name that begins with the method is used as it is.
     """
     runs = dict.fromkeys((row["run"], row["name"], row["seed"]) for row in rows if row["stat"] != MEAN)
     seeds: dict[str, set[int]] = {}
@@ -243,11 +243,11 @@ def _run_names(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], str]:
 
 def _hidden(rows: list[dict[str, Any]]) -> set[int]:
     """The rows of groups that are not printed: for each metric, all but the worst ones."""
-    parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    by_metric: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         if row["group"] != ALL:
-            parts.setdefault((*_of(row), row["metric"]), []).append(row)
-    return {id(row) for listed in parts.values() for row in sorted(listed, key=_goodness)[GROUPS:]}
+            by_metric.setdefault((*_grouping_of(row), row["metric"]), []).append(row)
+    return {id(row) for group_rows in by_metric.values() for row in sorted(group_rows, key=_goodness)[GROUPS:]}
 
 
 def _goodness(row: dict[str, Any]) -> float:
@@ -256,22 +256,23 @@ def _goodness(row: dict[str, Any]) -> float:
     return math.inf if math.isnan(value) else float(value)
 
 
-def _shown(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
+def _printed(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
     """The printed rows, the worst group of each metric first, and how many groups a further grouping has."""
-    parts = Counter(_of(row) for row in rows if row["metric"] == "accuracy" and row["by"])
+    parts = Counter(_grouping_of(row) for row in rows if row["metric"] == "accuracy" and row["by"])
     first_at: dict[tuple[Any, ...], int] = {}
-    order = [first_at.setdefault((*_of(row), row["metric"], row["group"] == ALL), at) for at, row in enumerate(rows)]
+    order = [first_at.setdefault((*_grouping_of(row), row["metric"], row["group"] == ALL), at)
+             for at, row in enumerate(rows)]
     for _, _, at in sorted((first, _goodness(rows[at]) if rows[at]["group"] != ALL else 0.0, at)
                            for at, first in enumerate(order)):
         row = rows[at]
-        many = parts[_of(row)]
+        many = parts[_grouping_of(row)]
         if many and row["group"] == ALL:
             row["group"] = f"{many:,} groups"
         if id(row) not in hidden and not (row["metric"] == "tenth_percentile_accuracy" and many < FEWEST):
             yield row
 
 
-def _of(row: dict[str, Any]) -> tuple[Any, ...]:
+def _grouping_of(row: dict[str, Any]) -> tuple[Any, ...]:
     """The method and the grouping of a row."""
     return tuple(row[name] for name in ("benchmark", "run", "name", "seed", "split", "by"))
 
@@ -292,15 +293,15 @@ def _number(row: dict[str, Any], key: str) -> str:
 
 
 def versus_table(scores: Scores) -> "Table | None":
-    """Models side by side on the same items: all items, then the groups in which they differ most surely."""
-    listed = comparisons(scores)
-    if not listed:
+    """Models side by side on the same items: all items, then the groups where the difference is most significant."""
+    pairs = comparisons(scores)
+    if not pairs:
         return None
-    more = f" The first {GROUPS} of {len(listed)}; --out has all." if len(listed) > GROUPS else ""
+    more = f" The first {GROUPS} of {len(pairs)}; --out has all." if len(pairs) > GROUPS else ""
     drawn = _empty(("split", "metric", "group"), ("n", "ahead", "%", "behind", "%", "difference", "interval", "p"),
                    "Side by side, on the same items",
                    f"p is corrected for all pairs of models and for the groups of a grouping.{more}")
-    for pair in listed[:GROUPS]:
+    for pair in pairs[:GROUPS]:
         metric = in_words(pair.metric) + (f" by {spaced(pair.by)}" if pair.by else "")
         drawn.add_row(pair.split, _name(metric), _name("" if pair.group == ALL else pair.group), f"{pair.n:,}",
                       _name(pair.best), percent(pair.best_value), _name(pair.other), percent(pair.other_value),
@@ -318,12 +319,12 @@ def selection_tables(selection: Selection) -> "list[Table]":
 
 
 def rules_table(selection: Selection, target: str = TARGETS[0]) -> "Table":
-    """Every rule side by side for the terminal: what it gives on test and, after ↓, its regret."""
+    """Every rule side by side for the terminal: its score on test and, after ↓, its regret."""
     means = over_seeds(choice for choice in selection.choices if choice.target == target)
     used = [name for name in RULES if any(mean.rule == name for mean in means)]
     labels = {mean.rule: mean.labels for mean in sorted(means, key=lambda mean: LABELS.index(mean.labels))}
-    there = selection.metrics
-    instead = [] if target in there or target != "accuracy" else [name for name in INSTEAD if name in there]
+    metrics = selection.metrics
+    instead = [] if target in metrics or target != "accuracy" else [name for name in INSTEAD if name in metrics]
     measures = [Measure(name) for name in instead] or [Measure.parse(target)]
     head, share = " or ".join(in_words(*measure) for measure in measures), all(
         metric_of(measure.metric).unit == "share" for measure in measures)
@@ -340,10 +341,10 @@ def rules_table(selection: Selection, target: str = TARGETS[0]) -> "Table":
     for name, rows in blocks:
         methods = methods_in(mean.method for mean in rows)
         for method in methods:
-            own = {mean.rule: mean for mean in rows if mean.method == method}
+            by_rule = {mean.rule: mean for mean in rows if mean.method == method}
             drawn.add_row(_name(name if method == methods[0] else ""), _name(method),
-                          str(max(mean.among for mean in own.values())),
-                          *(_short(own.get(rule), len(names), unit) for rule in used),
+                          str(max(mean.among for mean in by_rule.values())),
+                          *(_short(by_rule.get(rule), len(names), unit) for rule in used),
                           end_section=method == methods[-1])
     return drawn
 
@@ -364,13 +365,13 @@ def choices_table(choices: Iterable[Choice]) -> "Table":
     """The chosen runs, one per row."""
     from rich.text import Text
 
-    listed = list(choices)
-    worst = ["worst group", "n"] if any(choice.group for choice in listed) else []
+    chosen = list(choices)
+    worst = ["worst group", "n"] if any(choice.group for choice in chosen) else []
     drawn = _empty(())
     for name in ("benchmark", "method", "seed", "run", "of", "criterion", "test %", *worst, "regret"):
         left = name in ("benchmark", "method", "run", "worst group")
         drawn.add_column(name, justify="left" if left else "right")
-    for choice in listed:
+    for choice in chosen:
         benchmark, method, run, group = map(_name, (choice.benchmark, choice.method, choice.run, choice.group))
         drawn.add_row(benchmark, method, str(choice.seed), run, str(choice.among), f"{choice.criterion:.4f}",
                       percent(choice.test), *((group, Text(f"{choice.n:,}")) if worst else ()), percent(choice.regret))

@@ -1,4 +1,4 @@
-"""The sections of a page, in its order. Each says which benchmarks it is about; a page has those that apply."""
+"""The sections of a page, in its order. Each selects its benchmarks; a page has the sections that apply."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -44,7 +44,7 @@ class Section(NamedTuple):
         return f"{'own' if self.function else self.name}.html"
 
     def _own(self, content: Content | None) -> Content | None:
-        """The content of a user's section, whole: what it leaves out is empty."""
+        """The content of a user's section, with empty values for whatever it leaves out."""
         if content is None:
             return None
         if not isinstance(content, dict):

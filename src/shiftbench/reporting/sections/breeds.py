@@ -67,33 +67,33 @@ COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
 
 def content(results: Results) -> Content | None:
     """A table per benchmark and the paper's figures; None where no benchmark has a source and a target accuracy."""
-    known = list({benchmark.name: benchmark for benchmark in results.benchmarks
-                  if benchmark.card.get("shift") == "breeds"}.values())
-    shown = by_model(results.scores, known, results.rule)
-    references = {facts["shifted"]["name"]: benchmark for benchmark in known
+    benchmarks = list({benchmark.name: benchmark for benchmark in results.benchmarks
+                       if benchmark.card.get("shift") == "breeds"}.values())
+    shown = by_model(results.scores, benchmarks, results.rule)
+    references = {facts["shifted"]["name"]: benchmark for benchmark in benchmarks
                   if (facts := reference_facts(benchmark.card)) and facts["name"] == "test-to-test"}
-    tasks = [(benchmark, listed) for benchmark in known if not reference_facts(benchmark.card)
-             and (listed := points(shown, benchmark, results.level, references.get(benchmark.name)))]
+    tasks = [(benchmark, models) for benchmark in benchmarks if not reference_facts(benchmark.card)
+             and (models := points(shown, benchmark, results.level, references.get(benchmark.name)))]
     if not tasks:
         return None
     humans = any(PAIRWISE in results.scores.where(benchmark=benchmark.name, method=HUMAN)["metric"]
                  for benchmark, _ in tasks)
-    measured = [name for name in ON_TARGET if any(getattr(point, name) for _, listed in tasks for point in listed)]
-    return {"tables": [_table(benchmark, listed, measured) for benchmark, listed in tasks], "measured": measured,
+    measured = [name for name in ON_TARGET if any(getattr(point, name) for _, models in tasks for point in models)]
+    return {"tables": [_table(benchmark, models, measured) for benchmark, models in tasks], "measured": measured,
             "seen": _seen([benchmark for benchmark, _ in tasks], results), "humans": humans,
             "figures": _figures(shown, results, tasks, measured)}
 
 
 def _seen(benchmarks: Sequence[Benchmark], results: Results) -> list[str]:
-    """What pretrained weights of the runs have seen of the targets, a sentence for each."""
-    known = {benchmark.digest: benchmark for benchmark in benchmarks}
+    """What the runs' pretrained weights have seen of the targets, one sentence each."""
+    by_digest = {benchmark.digest: benchmark for benchmark in benchmarks}
     runs = results.index.runs if results.index else ()
-    notes = [seen_note(run.settings, known[digest]) for run in runs
-             if (digest := str(run.benchmark["digest"])) in known]
+    notes = [seen_note(run.settings, by_digest[digest]) for run in runs
+             if (digest := str(run.benchmark["digest"])) in by_digest]
     return sorted(set(filter(None, notes)))
 
 
-def _table(benchmark: Benchmark, listed: Sequence[Point], measured: Sequence[str]) -> Row:
+def _table(benchmark: Benchmark, models: Sequence[Point], measured: Sequence[str]) -> Row:
     superclasses = benchmark.card.get("superclasses") or []
     sides = [sorted({len(superclass.get(side) or []) for superclass in superclasses}) for side in ("source", "target")]
     counted = " and ".join(f"{_few(side)} {word}" for side, word in zip(sides, ("source", "target"), strict=True)
@@ -103,11 +103,11 @@ def _table(benchmark: Benchmark, listed: Sequence[Point], measured: Sequence[str
     about += [f"each {counted} subclasses"] if counted else []
     about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
     about += [f"separation {apart:.2f}"] if apart is not None else []
-    table = methods_table([({"head": head, "under": under}, {point.name: getattr(point, name) for point in listed})
+    table = methods_table([({"head": head, "under": under}, {point.name: getattr(point, name) for point in models})
                            for name, (head, under) in TABLE.items() if name != "whole" or "whole" in measured])
     return {**table, "name": benchmark.name, "about": ", ".join(about),
-            "seeds": seeds_in_words({point.name: {point.target["runs"]} for point in listed}),
-            "n": f"{listed[0].source['n']:,} source and {listed[0].target['n']:,} target items"}
+            "seeds": seeds_in_words({point.name: {point.target["runs"]} for point in models}),
+            "n": f"{models[0].source['n']:,} source and {models[0].target['n']:,} target items"}
 
 
 def _few(counts: Sequence[int]) -> str:
@@ -115,8 +115,8 @@ def _few(counts: Sequence[int]) -> str:
 
 
 def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[str]) -> list[Figure]:
-    """Every figure there is, in the order of the page."""
-    names = methods_in(point.name for _, listed in tasks for point in listed)
+    """Every figure that applies, in the order of the page."""
+    names = methods_in(point.name for _, models in tasks for point in models)
     looks, sure = looks_of(names), f"{100 * results.level:g}"
     key = list(looks.items())
     more = " Hollow: the same model with its last layer trained on the target." if "rt" in measured else ""
@@ -125,20 +125,21 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
         "breeds-source-target", "Figure 5. Source against target accuracy",
         f"A point is a model, its lines the {sure} % intervals. Dashed: no drop. Grey: every model loses the share "
         f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{more}",
-        tuple(source_against_target(listed, benchmark.name, looks) for benchmark, listed in tasks), COLUMNS,
-        tuple(_listed(benchmark, point, name, getattr(point, name)) for benchmark, listed in tasks for point in listed
+        tuple(source_against_target(models, benchmark.name, looks) for benchmark, models in tasks), COLUMNS,
+        tuple(_table_row(benchmark, point, name, getattr(point, name))
+              for benchmark, models in tasks for point in models
               for name in ("source", *ON_TARGET) if getattr(point, name)),
         legends=legends([*key, ("identity", "same"), ("constant drop", "drop"),
                          *(ON_TARGET[name] for name in measured[1:])]))]
-    robust = [(benchmark, [point for point in listed if point.relative]) for benchmark, listed in tasks]
-    robust = [(benchmark, listed) for benchmark, listed in robust if listed]
+    robust = [(benchmark, [point for point in models if point.relative]) for benchmark, models in tasks]
+    robust = [(benchmark, models) for benchmark, models in robust if models]
     if robust:
         drawn.append(Figure(
             "breeds-relative", "Figure 6. Relative accuracy against source accuracy",
             f"Relative accuracy is target over source accuracy. Dashed: the Pareto frontier, models that no other "
             f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
-            tuple(_pareto(listed, benchmark.name, looks) for benchmark, listed in robust), COLUMNS,
-            tuple(_listed(benchmark, point, name, cell) for benchmark, listed in robust for point in listed
+            tuple(_pareto(models, benchmark.name, looks) for benchmark, models in robust), COLUMNS,
+            tuple(_table_row(benchmark, point, name, cell) for benchmark, models in robust for point in models
                   for name in ("source", "relative") if (cell := getattr(point, name))),
             legends=legends([*key, ("Pareto frontier", "same")])))
     drawn += _retrained(tasks, looks, sure)
@@ -148,65 +149,65 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
     return drawn + _humans(results.scores, tasks, sure) + _over_pairs(results.scores, tasks, sure)
 
 
-def _listed(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
+def _table_row(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
     return benchmark.name, point.name, name, *numbers(cell)
 
 
-def source_against_target(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
+def source_against_target(models: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
     """Target accuracy against source accuracy, before and after training on the target (Figure 5)."""
-    weakest, kept = constant_drop([point.source["value"] for point in listed],
-                                  [point.target["value"] for point in listed])
+    weakest, kept = constant_drop([point.source["value"] for point in models],
+                                  [point.target["value"] for point in models])
     spots = [Spot(point.source, cell, looks[point.name],
                   f"{point.name}: source {with_interval(point.source)}, {word} {with_interval(cell)}", style)
-             for name, (word, style) in reversed(ON_TARGET.items()) for point in listed
+             for name, (word, style) in reversed(ON_TARGET.items()) for point in models
              if (cell := getattr(point, name))]
     x, y = shares(spot.x for spot in spots), shares([*(spot.y for spot in spots), *(spot.x for spot in spots)])
-    drop = f"constant drop: what {listed[weakest].name} keeps, {percent(kept)} % of its source accuracy"
+    drop = f"constant drop: what {models[weakest].name} keeps, {percent(kept)} % of its source accuracy"
     return scatter(title, spots, x, y, ("source accuracy, %", "target accuracy, %"), [
         Guide("same", "identity: no drop", 1.0), Guide("drop", drop, kept)])
 
 
-def _pareto(listed: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
+def _pareto(models: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
     """Relative accuracy against source accuracy, with the Pareto frontier dashed (Figure 6)."""
-    cells = [point.relative for point in listed if point.relative]
-    best = frontier([point.source["value"] for point in listed], [cell["value"] for cell in cells])
-    x, y = shares(point.source for point in listed), scale(around(cells), write=hundredths, least=0.0)
-    edge = [(listed[number].source["value"], cells[number]["value"]) for number in best]
-    edge = [(x.low, edge[0][1]), *edge, (edge[-1][0], y.low)]  # what lies inside is beaten
+    cells = [point.relative for point in models if point.relative]
+    best = frontier([point.source["value"] for point in models], [cell["value"] for cell in cells])
+    x, y = shares(point.source for point in models), scale(around(cells), write=hundredths, least=0.0)
+    edge = [(models[number].source["value"], cells[number]["value"]) for number in best]
+    edge = [(x.low, edge[0][1]), *edge, (edge[-1][0], y.low)]  # a model inside is dominated
     spots = [Spot(point.source, cell, looks[point.name],
                   f"{point.name}: source {with_interval(point.source)}, relative "
                   f"{with_interval(cell)}{', on the frontier' if number in best else ''}")
-             for number, (point, cell) in enumerate(zip(listed, cells, strict=True))]
+             for number, (point, cell) in enumerate(zip(models, cells, strict=True))]
     return scatter(title, spots, x, y, ("source accuracy, %", "relative accuracy, %"),
                    [Guide("same", "Pareto frontier", points=tuple(edge))])
 
 
 def _retrained(tasks: Tasks, looks: Mapping[str, Look], sure: str) -> list[Figure]:
     """Target accuracy before and after the last layer was trained on the target, the highest first (Figure 21)."""
-    listed = [(benchmark, sorted((Pair(point.name, point.target, point.rt) for point in points_ if point.rt),
-                                 key=lambda pair: -pair.after["value"])) for benchmark, points_ in tasks]
-    panels = [_bars(pairs, benchmark.name, looks, ("target", "target-RT")) for benchmark, pairs in listed if pairs]
+    retrained = [(benchmark, sorted((Pair(point.name, point.target, point.rt) for point in models if point.rt),
+                                    key=lambda pair: -pair.after["value"])) for benchmark, models in tasks]
+    panels = [_bars(pairs, benchmark.name, looks, ("target", "target-RT")) for benchmark, pairs in retrained if pairs]
     return [] if not panels else [Figure(
         "breeds-retrained", "Figure 21. Target accuracy after the last layer was trained on the target",
         f"Accuracy on the target, of the model as it was trained on the source (pale) and with its last layer trained "
         f"on the target (full). Lines: {sure} % intervals.", tuple(panels), COLUMNS,
-        tuple((benchmark.name, pair.name, name, *numbers(cell)) for benchmark, pairs in listed for pair in pairs
+        tuple((benchmark.name, pair.name, name, *numbers(cell)) for benchmark, pairs in retrained for pair in pairs
               for name, cell in (("target", pair.before), ("rt", pair.after))))]
 
 
 def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> list[Figure]:
-    panels, listed = [], []
-    for benchmark, points_ in tasks:
-        best = max(points_, key=lambda point: point.source["value"])
+    panels, table = [], []
+    for benchmark, models in tasks:
+        best = max(models, key=lambda point: point.source["value"])
         classes = by_superclass(shown, benchmark, best.name, level)
         if classes:
             panels.append(_bars(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
-            listed += _sides(benchmark.name, best.name, classes)
+            table += _sides(benchmark.name, best.name, classes)
     return [] if not panels else [Figure(
         "breeds-classes", "Figures 16 to 18. Every superclass",
         "Accuracy on the source (pale) and on the target (full) of the items of each superclass, for the model that is "
         f"best on the source, in the order of the drop. Lines: {100 * level:g} % intervals.", tuple(panels),
-        ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(listed))]
+        ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(table))]
 
 
 def _bars(
@@ -228,16 +229,16 @@ def _sides(benchmark: str, model: str, pairs: Sequence[Pair]) -> list[tuple[Any,
 
 def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look], more: str) -> Figure:
     """Figure 20: a panel per measure, all on one axis."""
-    listed = {benchmark.name: {point.name: point for point in points_} for benchmark, points_ in tasks}
-    words = [split_of(benchmark) for benchmark in members]
-    cells = {quantity: {name: [getattr(listed[benchmark.name].get(name), quantity, None) for benchmark in members]
+    by_name = {benchmark.name: {point.name: point for point in models} for benchmark, models in tasks}
+    splits = [split_of(benchmark) for benchmark in members]
+    cells = {quantity: {name: [getattr(by_name[benchmark.name].get(name), quantity, None) for benchmark in members]
                         for name in looks} for quantity in QUANTITIES}
     y = shares(cell for curves in cells.values() for row in curves.values() for cell in row if cell)
     unders = ["" if separation(benchmark) is None else f"{separation(benchmark):.2f}" for benchmark in members]
     panels = [lines(QUANTITIES[quantity], [Series(name, looks[name], [
-        (float(step), cell, f"{name}, {words[step]}: {with_interval(cell)}")
+        (float(step), cell, f"{name}, {splits[step]}: {with_interval(cell)}")
         for step, cell in enumerate(row) if cell], title=name) for name, row in curves.items() if any(row)],
-        steps(words), y, ("", ""), unders=unders)
+        steps(splits), y, ("", ""), unders=unders)
         for quantity, curves in cells.items() if any(any(row) for row in curves.values())]
     return Figure(
         f"breeds-splits{more}", "Figure 20. Easier and harder splits of the same superclasses",
@@ -252,7 +253,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
 
 def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
     """Annotators and models on pairs of superclasses, where a human study was scored (Figure 4)."""
-    panels, listed = [], []
+    panels, table = [], []
     for benchmark, _ in tasks:
         sides = [column_of(scores, benchmark.name, PAIRWISE, split) for split in (SOURCE, TARGET)]
         both = [name for name in sides[0] if name in sides[1]]
@@ -261,13 +262,13 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
                                     key=lambda model: -sides[0][model]["value"])]
             pairs = [Pair(name, sides[0][name], sides[1][name]) for name in order]
             panels.append(_bars(pairs, benchmark.name, Look(1)))
-            listed += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]
+            table += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]
     return [] if not panels else [Figure(
         "breeds-humans", "Figure 4. Annotators and models on pairs of superclasses",
         "Share of items assigned to the right one of two superclasses, source (pale) and target (full). Annotators "
         f"were shown source images of both and no names; a model takes the one it scores higher. Lines: "
         f"{sure} % intervals.", tuple(panels), ("benchmark", "who", "split", "value", "low", "high", "n"),
-        tuple(listed))]
+        tuple(table))]
 
 
 def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
@@ -278,12 +279,12 @@ def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
     ordered = {(split, name): sorted(pairs.where(benchmark=name, split=split),
                                      key=lambda row: (row["value"], row["group"]))
                for split in (SOURCE, TARGET) for name in looks}
-    x, y = shares(), shares(row for listed in ordered.values() for row in listed)
+    x, y = shares(), shares(row for ranked in ordered.values() for row in ranked)
     panels = []
     for title, split in (("Source, no shift", SOURCE), ("Target", TARGET)):
         curves = [Series(name, looks[name], [
-            ((number + 0.5) / len(listed), row, f"{name}, {row['group']}: {with_interval(row)}")
-            for number, row in enumerate(listed)], title=name) for name in looks if (listed := ordered[split, name])]
+            ((number + 0.5) / len(ranked), row, f"{name}, {row['group']}: {with_interval(row)}")
+            for number, row in enumerate(ranked)], title=name) for name in looks if (ranked := ordered[split, name])]
         if curves:
             panels.append(lines(title, curves, x, y, ("pairs, % from the hardest on", "annotators' accuracy, %")))
     return [] if not panels else [Figure(
@@ -292,5 +293,5 @@ def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
         f"that annotators assigned to the right one of the two. Lines: {sure} % intervals.", tuple(panels),
         ("benchmark", "pair", "split", "value", "low", "high", "n"),
         tuple((name, row["group"], split, *numbers(row), row["n"])
-              for (split, name), listed in ordered.items() for row in listed),
+              for (split, name), ranked in ordered.items() for row in ranked),
         legends=legends(list(looks.items())))]

@@ -83,8 +83,8 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
         of_point = stat == RUN or settings.get((benchmark, method, model)) == {setting}
         labels[key] = label if method not in several else f"{method}, {model}" if of_point else None
     keep = np.asarray([labels[key] is not None for key in keys], np.bool_)
-    words = np.asarray([labels[key] or "" for key in keys], np.str_)
-    return shown_scores(rows.assign(label=words).take(keep), benchmarks, rule)
+    label_column = np.asarray([labels[key] or "" for key in keys], np.str_)
+    return shown_scores(rows.assign(label=label_column).take(keep), benchmarks, rule)
 
 
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL, reference: Benchmark | None = None
@@ -201,13 +201,13 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
 def by_superclass(shown: Scores, benchmark: Benchmark, method: str, level: float = LEVEL) -> list[Pair]:
     """Source and target accuracy of every superclass by one model, the largest drop first."""
     classes = by_class(shown.take(shown.names == method), benchmark, level)
-    listed = []
+    pairs = []
     for name in benchmark.names["label"]:
         sides = [column_of(classes, benchmark.name, "accuracy", split, name, level=level).get(method)
                  for split in (SOURCE, TARGET)]
         if sides[0] and sides[1]:
-            listed.append(Pair(name, sides[0], sides[1]))
-    return sorted(listed, key=lambda row: -row.drop)
+            pairs.append(Pair(name, sides[0], sides[1]))
+    return sorted(pairs, key=lambda row: -row.drop)
 
 
 def families(benchmarks: Sequence[Benchmark]) -> list[list[Benchmark]]:

@@ -183,23 +183,23 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
 def _columns(benchmark: Benchmark) -> list[Column]:
     """What a card's table shows of every method."""
     before, after = _over_all(benchmark, "id_test"), _over_all(benchmark, "test")
-    own = [(Measure(metric.name), "test", _head(metric.name), "test") for metric in own_metrics(benchmark.target)]
+    further = [(Measure(metric.name), "test", _head(metric.name), "test") for metric in own_metrics(benchmark.target)]
     if benchmark.target.has_classes:
         return [(Measure("accuracy"), "id_test", before, "id_test"), (Measure("accuracy"), "test", after, "test"),
                 (Measure("accuracy_gap"), GAP, "Gap", "points lost"), (Measure(WORST), "test", "Worst group", "test"),
-                (Measure("macro_f1"), "test", "Macro F1", "test"), *own]
+                (Measure("macro_f1"), "test", "Macro F1", "test"), *further]
     first = benchmark.headline
-    words = in_words(*first)
+    measure = in_words(*first)
     lost = "points lost" if metric_of(first.metric).unit == "share" else "lost"
-    return [(first, "id_test", before, f"{words}, id_test"), (first, "test", after, f"{words}, test"),
+    return [(first, "id_test", before, f"{measure}, id_test"), (first, "test", after, f"{measure}, test"),
             (Measure(f"{first.metric}_gap"), GAP, "Gap", lost),
             *((Measure(name), "test", _head(name), "test") for name in benchmark.target.ranking
-              if name != first.metric), *own]
+              if name != first.metric), *further]
 
 
 def _head(metric: str) -> str:
-    words = in_words(metric)
-    return words[:1].upper() + words[1:]
+    name = in_words(metric)
+    return name[:1].upper() + name[1:]
 
 
 def _over_all(benchmark: Benchmark, split: str) -> str:
@@ -210,9 +210,9 @@ def _over_all(benchmark: Benchmark, split: str) -> str:
 
 def _versus(scores: Scores) -> Row:
     """Methods side by side on test: over all items, then the groups in which a difference is supported."""
-    listed = [pair for pair in comparisons(scores) if pair.split == "test"]
-    whole = [pair for pair in listed if pair.group == ALL and not pair.by and pair.metric in ("accuracy", WORST)]
-    groups = [pair for pair in listed if pair.group != ALL]
+    pairs = [pair for pair in comparisons(scores) if pair.split == "test"]
+    whole = [pair for pair in pairs if pair.group == ALL and not pair.by and pair.metric in ("accuracy", WORST)]
+    groups = [pair for pair in pairs if pair.group != ALL]
     return {"rows": [_beside(pair) for pair in [*whole, *(pair for pair in groups if pair.low > 0)][:VERSUS]],
             "groups": len(groups), "supported": sum(pair.low > 0 for pair in groups)}
 
@@ -241,9 +241,9 @@ def _bars_of(scores: Scores, benchmark: Benchmark, metric: str, by: str) -> Row:
     """The groups of one grouping; training counts are known only for the benchmark's own groups."""
     trained = benchmark.counts().get("train", {}) if not by else {}
     groups: list[Row] = []
-    for group, own in _by_group(scores.where(split="test", metric=metric, by=by)).items():
+    for group, group_scores in _by_group(scores.where(split="test", metric=metric, by=by)).items():
         cells = [{"method": method, **cell} for method, cell in column_of(
-            own, benchmark.name, metric, "test", group, by=by).items()]
+            group_scores, benchmark.name, metric, "test", group, by=by).items()]
         if cells and group != ALL:
             groups.append({"group": group, "n": cells[0]["n"], "trained": trained.get(group, 0) if trained else None,
                            "rows": cells})
@@ -259,10 +259,10 @@ def _by_group(scores: Scores) -> dict[str, Scores]:
     return {name: scores.take(rows) for name, rows in zip(names, parts, strict=False)}
 
 
-def _bars_figures(name: str, listed: Sequence[Row], looks: Mapping[str, Look], level: float) -> list[Figure]:
+def _bars_figures(name: str, groupings: Sequence[Row], looks: Mapping[str, Look], level: float) -> list[Figure]:
     """Accuracy group by group as a figure of its own, a panel per group."""
     figures = []
-    for bars in listed:
+    for bars in groupings:
         panels = [rows(f"{panel['group']} (n = {panel['n']:,})", [
             Entry(row["method"], looks.get(row["method"], Look()), (Bar(row),), number=percent(row["value"]),
                  title=f"{row['method']}: {with_interval(row)}") for row in panel["rows"]],

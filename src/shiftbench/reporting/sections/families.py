@@ -48,7 +48,7 @@ BEFORE = " before the shift"
 class Family(NamedTuple):
     """Benchmarks that are one experiment: the same shift at growing strength."""
 
-    kind: str  # "distance": a ladder; "share": subpopulation shifts; "other": what is neither, together
+    kind: str  # "distance": a ladder; "share": subpopulation shifts; "other": all that are neither
     title: str
     members: tuple[Benchmark, ...]  # from the mildest to the hardest
 
@@ -62,15 +62,15 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
         key = (kind, str(card.get("shift")), str(card.get("collection")), str(benchmark.names["label"]),
                str(card.get("params", {}).get("test", "")))
         alike.setdefault(key, []).append(benchmark)
-    listed, rest = [], []
+    series, others = [], []
     for (kind, *_), members in alike.items():
         if kind == "other" or len(members) == 1:
-            rest += members
+            others += members
             continue
         order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
-        listed.append(Family(kind, order[0].target.task(order[0].names["label"]), tuple(order)))
-    listed.sort(key=lambda family: ("distance", "share").index(family.kind))
-    return [*listed, Family("other", "Other shifts" if listed else "All shifts", tuple(rest))] if rest else listed
+        series.append(Family(kind, order[0].target.task(order[0].names["label"]), tuple(order)))
+    series.sort(key=lambda family: ("distance", "share").index(family.kind))
+    return [*series, Family("other", "Other shifts" if series else "All shifts", tuple(others))] if others else series
 
 
 def family_table(scores: Scores, family: Family) -> Row:
@@ -102,8 +102,8 @@ def moved_group(ladder: Sequence[Benchmark]) -> str:
     groups: set[str] = set()
     for benchmark in ladder:
         test = benchmark.rows("test")
-        own = [code for code, name in enumerate(benchmark.names["label"]) if name in moving]
-        codes = benchmark.group[test[np.isin(benchmark.label[test], own)]]
+        moving_codes = [code for code, name in enumerate(benchmark.names["label"]) if name in moving]
+        codes = benchmark.group[test[np.isin(benchmark.label[test], moving_codes)]]
         groups |= {benchmark.names["group"][code] for code in codes}
     return groups.pop() if len(moving) == 1 and len(groups) == 1 else ALL
 
@@ -145,13 +145,13 @@ def content(results: Results) -> Content | None:
     own_families = [family._replace(members=tuple(member for member in family.members if member.target.has_classes))
                     for family in families(results.benchmarks)]
     own_families = [family for family in own_families if len(family.members) > 1]
-    listed = [_family(results, family, [other.kind for other in own_families[:at]].count(family.kind))
+    tables = [_family(results, family, [other.kind for other in own_families[:at]].count(family.kind))
               for at, family in enumerate(own_families)]
-    words = {"distance": "Accuracy against distance: ", "share": "Subpopulation shift: ", "other": ""}
-    return {"families": listed, "figures": [figure for block in listed for figure in block["figures"]],
-            "links": [(f"f{number}", words[family.kind] + family.title)
+    heads = {"distance": "Accuracy against distance: ", "share": "Subpopulation shift: ", "other": ""}
+    return {"families": tables, "figures": [figure for block in tables for figure in block["figures"]],
+            "links": [(f"f{number}", heads[family.kind] + family.title)
                       for number, family in enumerate(own_families, 1)],
-            } if listed else None
+            } if tables else None
 
 
 def _family(results: Results, family: Family, before: int) -> Row:
@@ -175,9 +175,9 @@ def _sizes(table: Row) -> str:
     cells = [(column["metric"], cell) for row in table["rows"]
              for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
     sizes = {metric: sorted({cell["n"] for name, cell in cells if name == metric}) for metric, _ in cells}
-    words = {metric: f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}" for metric, n in sizes.items() if n}
-    worst = f", {words['worst_group_accuracy']} in the worst group" if "worst_group_accuracy" in words else ""
-    return f"Test items: {words['accuracy']}{worst}." if "accuracy" in words else ""
+    counts = {metric: f"{n[0]:,}" if len(n) == 1 else f"{n[0]:,} to {n[-1]:,}" for metric, n in sizes.items() if n}
+    worst = f", {counts['worst_group_accuracy']} in the worst group" if "worst_group_accuracy" in counts else ""
+    return f"Test items: {counts['accuracy']}{worst}." if "accuracy" in counts else ""
 
 
 def _ladder(shown: Scores, table: Row, members: Sequence[Benchmark], looks: dict[str, Look], more: str) -> Figure:
@@ -201,14 +201,14 @@ def _ladder(shown: Scores, table: Row, members: Sequence[Benchmark], looks: dict
             (distance, cell, "") for distance, cell in zip(xs, start, strict=True) if cell], "before")
         panels.append(lines("", [*series, before], x, y, ("distance between training and test", "accuracy, %"),
                             width=width, height=380, room=room, level=(chance, "chance", "chance")))
-    listed = [(row["method"], column["benchmark"], column["x"], "test", *numbers(cell), cell["n"])
-              for row in table["rows"] for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
-    listed += [(first, benchmark.name, distance, "id_test", *numbers(cell), cell["n"])
-               for benchmark, distance, cell in zip(members, xs, start, strict=True) if cell]
+    table_rows = [(row["method"], column["benchmark"], column["x"], "test", *numbers(cell), cell["n"])
+                  for row in table["rows"] for column, cell in zip(table["columns"], row["cells"], strict=True) if cell]
+    table_rows += [(first, benchmark.name, distance, "id_test", *numbers(cell), cell["n"])
+                   for benchmark, distance, cell in zip(members, xs, start, strict=True) if cell]
     return Figure(
         f"accuracy-by-distance{more}", f"{table['title']}: {table['columns'][0]['block'].lower()} against distance",
         "Test accuracy in per cent against the distance between training and test, one line per method with intervals.",
-        tuple(panels[:1]), ("method", "benchmark", "distance", "split", "value", "low", "high", "n"), tuple(listed),
+        tuple(panels[:1]), ("method", "benchmark", "distance", "split", "value", "low", "high", "n"), tuple(table_rows),
         narrow=tuple(panels[1:]))
 
 
@@ -218,26 +218,26 @@ def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
     ends = [end for row in table["rows"] for cell in row["cells"] if cell
             for end in (cell["low"], cell["value"]) if math.isfinite(end)]
     x = scale([max(0.0, min(ends, default=0.0) - 0.02), 1.0], write=hundredths, least=0.0, most=1.0)
-    panels, listed = [], []
+    panels, table_rows = [], []
     for number, column in enumerate(table["columns"][:half]):
         drawn = []
         for row in table["rows"]:
             average, worst = row["cells"][number], row["cells"][number + half]
             if average and worst:
-                words = f"{row['method']}: average {with_interval(average)}, worst group {with_interval(worst)} " \
+                tooltip = f"{row['method']}: average {with_interval(average)}, worst group {with_interval(worst)} " \
                         f"({worst['group']}, n = {worst['n']:,})"
                 ends = [end for end in (worst["low"], worst["high"]) if math.isfinite(end)]
-                drawn.append(Entry(row["method"], looks.get(row["method"], Look()), title=words, dots=(
-                    Dot(average["value"], words, style="hollow-dot"), Dot(worst["value"], words)),
+                drawn.append(Entry(row["method"], looks.get(row["method"], Look()), title=tooltip, dots=(
+                    Dot(average["value"], tooltip, style="hollow-dot"), Dot(worst["value"], tooltip)),
                     bridge=(worst["value"], average["value"]), extent=(ends[0], ends[1]) if ends else None))
-                listed += [(row["method"], column["benchmark"], column["x"], name, *numbers(cell), cell["n"],
-                            cell["group"])
-                           for name, cell in (("accuracy", average), ("worst_group_accuracy", worst))]
+                table_rows += [(row["method"], column["benchmark"], column["x"], name, *numbers(cell), cell["n"],
+                                cell["group"])
+                               for name, cell in (("accuracy", average), ("worst_group_accuracy", worst))]
         panels.append(rows(column["head"], drawn, x, left=96, height=25))
     return Figure(
         f"worst-group-by-share{more}", f"{table['title']}: average and worst group by the minority's share",
         "Full: worst group with its interval. Hollow: average. Per cent of test items.", tuple(panels),
-        ("method", "benchmark", "share", "metric", "value", "low", "high", "n", "group"), tuple(listed),
+        ("method", "benchmark", "share", "metric", "value", "low", "high", "n", "group"), tuple(table_rows),
         legends=legends([("worst group, with its interval", Look(1)), ("average", "hollow-dot")]))
 
 
@@ -245,13 +245,13 @@ def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
 
 def findings(table: Row) -> list[tuple[str, str]]:
     """Title and sentence: what a family's table shows about its first method and the best one at the hardest shift."""
-    listed, columns = table["rows"], table["columns"]
-    if not listed:
+    entries, columns = table["rows"], table["columns"]
+    if not entries:
         return []
-    first = listed[0]
+    first = entries[0]
     if table["kind"] == "other":
         half = len(columns) // 2
-        return [line for number in range(min(half, MOST)) for line in _plain(listed, columns, number, number + half)]
+        return [line for number in range(min(half, MOST)) for line in _plain(entries, columns, number, number + half)]
     if table["kind"] == "distance":
         near, far = first["cells"][0], first["cells"][-1]
         if not near or not far:
@@ -261,33 +261,33 @@ def findings(table: Row) -> list[tuple[str, str]]:
                  f"As the distance grows from {columns[0]['x']:.2f} to {columns[-1]['x']:.2f}, {first['method']} "
                  f"{moved} from {percent(near['value'])}\u00a0% to {percent(far['value'])}\u00a0% "
                  f"({columns[0]['block'].lower()})."
-                 + best_in_words(listed, len(columns) - 1, "there"))]
+                 + best_in_words(entries, len(columns) - 1, "there"))]
     last = len(columns) - 1
     share = columns[last]["head"].removeprefix("p = ")
     return [(f"{table['title']}, rare groups.", f"With a minority share of {share}: {text}")
-            for _, text in _plain(listed, columns, last // 2, last)]
+            for _, text in _plain(entries, columns, last // 2, last)]
 
 
-def _plain(listed: Sequence[Row], columns: Sequence[Row], number: int, other: int) -> list[tuple[str, str]]:
+def _plain(entries: Sequence[Row], columns: Sequence[Row], number: int, other: int) -> list[tuple[str, str]]:
     """One benchmark: average and worst group of the first method, and the method with the best worst group."""
-    average, worst = listed[0]["cells"][number], listed[0]["cells"][other]
+    average, worst = entries[0]["cells"][number], entries[0]["cells"][other]
     if not average or not worst:
         return []
     return [(f"{columns[number]['benchmark']}.",
-             f"{listed[0]['method']} has {percent(average['value'])}\u00a0% on average and "
+             f"{entries[0]['method']} has {percent(average['value'])}\u00a0% on average and "
              f"{percent(worst['value'])}\u00a0% in its worst group “{worst['group']}” (n\u00a0=\u00a0{worst['n']:,})."
-             + best_in_words(listed, other, "for the worst group"))]
+             + best_in_words(entries, other, "for the worst group"))]
 
 
-def best_in_words(listed: Sequence[Row], column: int, where: str, per: str = "\u00a0%") -> str:
+def best_in_words(entries: Sequence[Row], column: int, where: str, per: str = "\u00a0%") -> str:
     """Which method is ahead of which others in a column; empty where there is nothing to compare."""
-    known = [(row["method"], row["cells"][column]) for row in listed if row["cells"][column]]
-    best = next((pair for pair in known if pair[1]["best"]), None)
-    tied = [method for method, cell in known if cell["tied"]]
+    scored = [(row["method"], row["cells"][column]) for row in entries if row["cells"][column]]
+    best = next((pair for pair in scored if pair[1]["best"]), None)
+    tied = [method for method, cell in scored if cell["tied"]]
     if best is None:
-        return f" The {len(known)} methods do not differ significantly {where}." if tied else ""
-    words = f" {best[0]} is {'ahead' if tied else 'best'} {where} with {in_unit(best[1]['value'], best[1])}{per}"
+        return f" The {len(scored)} methods do not differ significantly {where}." if tied else ""
+    sentence = f" {best[0]} is {'ahead' if tied else 'best'} {where} with {in_unit(best[1]['value'], best[1])}{per}"
     if not tied:
-        return words + ", significantly ahead of every other method."
-    beaten = [method for method, cell in known if not cell["tied"] and method != best[0]]
-    return f"{words}: significantly ahead of {enumeration(beaten)}, but not of {enumeration(tied)}."
+        return sentence + ", significantly ahead of every other method."
+    beaten = [method for method, cell in scored if not cell["tied"] and method != best[0]]
+    return f"{sentence}: significantly ahead of {enumeration(beaten)}, but not of {enumeration(tied)}."

@@ -52,8 +52,8 @@ def content(results: Results) -> Content | None:
     """
     by_metric = {}
     for metric, rule in METRICS.items():
-        own = results.rule in METRICS.values() and results.rule != rule
-        shown = shown_scores(results.runs, results.benchmarks, rule) if own else results.shown
+        differs = results.rule in METRICS.values() and results.rule != rule
+        shown = shown_scores(results.runs, results.benchmarks, rule) if differs else results.shown
         scores = fine_grained_scores(shown, results.benchmarks, metric)
         if scores is not None:
             by_metric[metric] = scores
@@ -67,7 +67,7 @@ def content(results: Results) -> Content | None:
 
 
 def _part(scores: FineGrainedScores, results: Results) -> Content:
-    """What the section says by one metric."""
+    """The content of the section by one metric."""
     marks = {True: "✓", False: "✗", None: "?"}
     rule = METRICS[scores.metric] if results.rule in METRICS.values() else results.rule
     return {"metric": scores.metric, "words": scores.words, "whose": WHOSE[scores.metric], "rule": RULES[rule].head,
@@ -78,7 +78,7 @@ def _part(scores: FineGrainedScores, results: Results) -> Content:
 
 
 def figures(scores: FineGrainedScores, level: float) -> list[Figure]:
-    """Every figure there is, in the order of the page."""
+    """Every figure that applies, in the order of the page."""
     sure = f"{100 * level:g}"
     drawn = [figure for axis in AXES[:2] for figure in _changes(scores, axis, level)]
     drawn += _ranks(scores)
@@ -178,11 +178,11 @@ def _ranks(scores: FineGrainedScores) -> list[Figure]:
     most = max([2.0, float(len(ranking)), *(rank for ranked in ranking for *_, rank in ranked.ranks)])
     ticks = [tick for tick in range(1, int(most) + 1) if tick == 1 or tick % (5 if most > 10 else 2) == 0]
     x = Scale(0.7, most + 0.3, tuple((float(tick), str(tick)) for tick in ticks))
-    listed = [Entry(ranked.method, LOOKS[ranked.family], median=ranked.median,
+    entries = [Entry(ranked.method, LOOKS[ranked.family], median=ranked.median,
                    title=f"{_full(ranked.method)}: median rank {ranked.median:g} of {len(ranked.ranks)}",
                    dots=[Dot(rank, f"{_full(ranked.method)}, {benchmark}, seed {seed}: rank {rank:g}")
                          for benchmark, seed, rank in ranked.ranks]) for ranked in ranking]
-    wide, narrow = (rows("", listed, x, width=width, left=150, height=22, x_name="rank, 1 is best", coloured=True,
+    wide, narrow = (rows("", entries, x, width=width, left=150, height=22, x_name="rank, 1 is best", coloured=True,
                          spread=3) for width in (760, 380))
     return [Figure(
         _file(scores, "5", "unseen"), f"Figure 5. Unseen data shift: ranks, {scores.words}",
@@ -196,17 +196,17 @@ def _ranks(scores: FineGrainedScores) -> list[Figure]:
 
 def _sorted_bars(panel: Sorted, title: str) -> Panel:
     """The methods of one benchmark from 0 to 1, with the deviation as a band and the interval as a line."""
-    listed = []
+    entries = []
     for bar in panel.bars:
         mean, several = bar.mean, bar.mean.seeds > 1
         spread = f" ± {100 * bar.deviation:.1f}" if several else ""
         whole = (f"standard deviation {100 * bar.deviation:.1f}, interval {100 * mean.low:.1f} to "
                  f"{100 * mean.high:.1f} over {mean.seeds} seeds" if several else "one seed, no interval")
-        listed.append(Entry(
+        entries.append(Entry(
             bar.method, LOOKS[bar.family], (Bar(mean._asdict(), band=(
                 mean.value - bar.deviation, mean.value + bar.deviation) if several else None),),
             title=f"{_full(bar.method)}: {100 * mean.value:.1f}, {whole}", number=f"{100 * mean.value:.1f}{spread}"))
-    return rows(title, listed, shares(ticks=3), left=130, right=78, height=17)
+    return rows(title, entries, shares(ticks=3), left=130, right=78, height=17)
 
 
 def _ablated(scores: FineGrainedScores, alone: Sequence[Ablated]) -> tuple[Panel, ...]:
@@ -216,16 +216,16 @@ def _ablated(scores: FineGrainedScores, alone: Sequence[Ablated]) -> tuple[Panel
     values = [abs(point.value) for ablated in alone for point in ablated.operations.values() if point.benchmarks]
     far = min(max(ends, default=1.0), 2.5 * max(values, default=1.0)) or 1.0
     x = scale([-far, far], write=signed, least=-far, most=far, ticks=4)
-    known = [{name: point for name, point in ablated.operations.items() if point.benchmarks} for ablated in alone]
-    order = sorted({name for estimates in known for name in estimates}, key=lambda name: (
-        -sum(estimates[name].value for estimates in known if name in estimates), name))
+    operations = [{name: point for name, point in ablated.operations.items() if point.benchmarks} for ablated in alone]
+    order = sorted({name for estimates in operations for name in estimates}, key=lambda name: (
+        -sum(estimates[name].value for estimates in operations if name in estimates), name))
     panels = []
-    for ablated, estimates in zip(alone, known, strict=True):
-        listed = [Entry(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
+    for ablated, estimates in zip(alone, operations, strict=True):
+        entries = [Entry(name, LOOKS["heuristic augmentation"], (Bar(point._asdict()),), title=f"{ONLY}{name}: "
                        f"{_points(point)}", number=f"{point.value:+.1f}".replace("-", "−"))
-                  for name in order if (point := estimates.get(name))]
+                   for name in order if (point := estimates.get(name))]
         baseline = ablated.baseline
-        panels.append(rows(_named(scores, ablated.place), listed, x, left=124, right=62, height=17, level=(
+        panels.append(rows(_named(scores, ablated.place), entries, x, left=124, right=62, height=17, level=(
             baseline.value, f"without augmentation: {_points(baseline)}") if baseline.benchmarks else None))
     return tuple(panels)
 

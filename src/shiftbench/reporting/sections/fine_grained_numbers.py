@@ -160,8 +160,8 @@ def ranks(scores: FineGrainedScores) -> list[Ranked]:
             here = np.flatnonzero(np.isfinite(scored))
             for at, rank in zip(here, placed(-scored[here]), strict=True):
                 by_method.setdefault(scores.methods[at], []).append((scores.places[row].benchmark, seed, float(rank)))
-    ranked = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in listed])), tuple(listed))
-              for method, listed in by_method.items()]
+    ranked = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in ranks])), tuple(ranks))
+              for method, ranks in by_method.items()]
     return sorted(ranked, key=lambda row: (row.median, float(np.mean([rank for *_, rank in row.ranks])), row.method))
 
 
@@ -195,15 +195,15 @@ def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[So
     """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
     panels = []
     for row in scores.where(shift=shift, condition=""):
-        listed = []
+        mean_scores = []
         for at, method in enumerate(scores.methods):
             known = scores.values[row, at][np.isfinite(scores.values[row, at])]
             if len(known):
                 deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-                listed.append(MeanScore(method, family_of(method), estimate(known[None], [""], level), deviation))
-        if listed:
-            listed.sort(key=lambda bar: (-bar.mean.value, bar.method))
-            panels.append(Sorted(scores.places[row], tuple(listed)))
+                mean_scores.append(MeanScore(method, family_of(method), estimate(known[None], [""], level), deviation))
+        if mean_scores:
+            mean_scores.sort(key=lambda bar: (-bar.mean.value, bar.method))
+            panels.append(Sorted(scores.places[row], tuple(mean_scores)))
     return panels
 
 
@@ -225,10 +225,10 @@ def ablation(scores: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
         here = np.flatnonzero(np.isfinite(scores.ablation[row]).any(axis=1))
         if len(here) < 2:
             continue
-        own = scores.ablation[row, here]
-        middle = own.mean(axis=0)  # NaN where an operation lacks the seed
+        by_operation = scores.ablation[row, here]
+        middle = by_operation.mean(axis=0)  # NaN where an operation lacks the seed
         operations = {scores.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
-                      for at, line in zip(here, own, strict=True)}
+                      for at, line in zip(here, by_operation, strict=True)}
         baseline = estimate(100 * (scores.base[row] - middle)[None], [""], level)
         ablations.append(Ablated(place, operations, baseline))
     return [ablated for ablated in ablations if any(point.benchmarks for point in ablated.operations.values())]

@@ -21,7 +21,7 @@ BASELINES = ("resnet18", "resnet50", "erm")
 """What a change is measured against: the first of them that the table has. Where the methods of a benchmark were mostly
 trained with another net of the paper's, that net is its baseline: a ResNet-50 on Camelyon17 and iWildCam (§4)."""
 SHARED = ("heuristic augmentation", "domain generalization", "adaptive")
-"""Families whose methods all have the net of the baseline."""
+"""Families whose methods all use the net of the baseline."""
 PRETRAINED, SCRATCH = "pretrained", "erm"
 """Where both have one architecture, other than the baseline's, the first is compared with the second."""
 FEWEST = 4
@@ -71,8 +71,8 @@ class FineGrainedScores:
         """The baseline in words: resnet18, or resnet18 (resnet50 on camelyon17)."""
         others = {place.collection: name for place, name in zip(self.places, self.baselines, strict=True)
                   if name != self.methods[0]}
-        words = ", ".join(f"{name} on {collection}" for collection, name in others.items())
-        return f"{self.methods[0]} ({words})" if words else self.methods[0]
+        exceptions = ", ".join(f"{name} on {collection}" for collection, name in others.items())
+        return f"{self.methods[0]} ({exceptions})" if exceptions else self.methods[0]
 
     @property
     def base(self) -> Floats:
@@ -157,9 +157,9 @@ def fine_grained_scores(
     cards differ only in the draw, so one card represents all.
     """
     find(METRICS, "metric", metric)
-    known = {position.benchmark: position for position in map(place, reversed(benchmarks)) if position is not None}
+    places = {position.benchmark: position for position in map(place, reversed(benchmarks)) if position is not None}
     single = scores.where(stat=RUN, split="test", metric=metric, by="", group=ALL)
-    single = single.take(np.isin(single["benchmark"], list(known)) & np.isfinite(single["value"]))
+    single = single.take(np.isin(single["benchmark"], list(places)) & np.isfinite(single["value"]))
     present = set(single.names.tolist())
     baseline = next((name for name in BASELINES if name in present), "")
     if not baseline:
@@ -167,7 +167,7 @@ def fine_grained_scores(
     methods = (baseline, *(name for name in NINETEEN if name in present and name != baseline))
     operations = tuple(sorted(name for name in present if name.startswith(ONLY)))
     scratch = (SCRATCH,) if _own_net(single) else ()
-    names = tuple(name for name in sorted(known, key=lambda name: _order(known[name])) if name in single["benchmark"])
+    names = tuple(name for name in sorted(places, key=lambda name: _order(places[name])) if name in single["benchmark"])
     seeds = tuple(np.unique(single["seed"]).tolist())
     table = _cube(single, names, (*methods, *operations, *scratch), seeds)
     n = len(methods)
@@ -178,7 +178,7 @@ def fine_grained_scores(
     if not (based & (nineteen >= FEWEST)).any():
         return None
     return FineGrainedScores(
-        metric, tuple(known[name] for name in names), methods, seeds, table[:, :n], operations,
+        metric, tuple(places[name] for name in names), methods, seeds, table[:, :n], operations,
         table[:, n:n + len(operations)], tuple(sorted(present.difference(methods, operations, scratch))),
         baselines, table[:, -1] if scratch else None)
 
@@ -208,7 +208,7 @@ def _own_net(single: Scores) -> bool:
 def _cube(single: Scores, names: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Floats:
     """Scores as benchmarks × methods × seeds; NaN where there is none."""
     table = np.full((len(names), len(methods), len(seeds)), np.nan)
-    row, column, depth = ({key: at for at, key in enumerate(listed)} for listed in (names, methods, seeds))
+    row, column, depth = ({key: at for at, key in enumerate(keys)} for keys in (names, methods, seeds))
     for benchmark, method, seed, value in zip(single["benchmark"].tolist(), single.names.tolist(),
                                               single["seed"].tolist(), single["value"].tolist(), strict=True):
         if method in column:

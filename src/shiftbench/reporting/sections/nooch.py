@@ -34,24 +34,24 @@ SIDE = {POSITIVE: "positives", NEGATIVE: "negatives"}
 
 def content(results: Results) -> Content | None:
     """Tables, figures and the items on which two methods differ; None where no benchmark has scores of hard items."""
-    own = nooch_in(results.benchmarks)
-    names = [benchmark.name for benchmark in own]
+    benchmarks = nooch_in(results.benchmarks)
+    names = [benchmark.name for benchmark in benchmarks]
     keep = np.isin(results.shown["benchmark"], names) & np.isin(results.shown["split"], SPLITS)
-    shown = results.shown.take(keep)  # a small part of a large table, which is looked at again and again
-    tables = [numbers for benchmark in own if (numbers := table(shown, benchmark))]
+    shown = results.shown.take(keep)  # a small part of a large table, which is read many times
+    tables = [numbers for benchmark in benchmarks if (numbers := table(shown, benchmark))]
     if not tables:
         return None
     scored = {numbers["name"] for numbers in tables}
     suites: dict[str, list[Benchmark]] = {}
-    for benchmark in own:
+    for benchmark in benchmarks:
         if benchmark.name in scored:
             suites.setdefault(criterion(benchmark), []).append(benchmark)
-    listed = list(suites.values())
-    pairs = compared(results.index, results.shown, own, results.compare) if results.index else []
+    groups = list(suites.values())
+    pairs = compared(results.index, results.shown, benchmarks, results.compare) if results.index else []
     return {"tables": tables, "shown": SHOWN,
-            "tasks": [tasks(shown, members) for members in listed if len(members) > 1],
-            "figures": [*_harder(shown, listed, results.level), *_figures(shown, listed, results.level)],
-            "examples": example_figures(own, results.images, lambda benchmark: {} if results.index is None else
+            "tasks": [tasks(shown, members) for members in groups if len(members) > 1],
+            "figures": [*_harder(shown, groups, results.level), *_figures(shown, groups, results.level)],
+            "examples": example_figures(benchmarks, results.images, lambda benchmark: {} if results.index is None else
                                         mean_losses(results.index, results.shown, benchmark)),
             "compared": [pair.figure(results.images) for pair in pairs if pair.strips]}
 
@@ -66,19 +66,19 @@ def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float)
          ((NEGATIVE, POSITIVE), (EASY, POSITIVE), (EASY, NEGATIVE)), "Lower is better on both"),
         ("ece", "Figure 6. Calibration error on hard and easy items", ((EASY, HARD),), "Lower is better on both"),
     ):
-        panels = [(f"{criterion(members[0])}{_of(members)}", across, up, listed) for members in suites
-                  for across, up in axes if (listed := points(shown, members, (metric, across), (metric, up)))]
-        looks = looks_of(methods_in(point.name for *_, listed in panels for point in listed))
+        panels = [(f"{criterion(members[0])}{_tasks_in_words(members)}", across, up, dots) for members in suites
+                  for across, up in axes if (dots := points(shown, members, (metric, across), (metric, up)))]
+        looks = looks_of(methods_in(point.name for *_, dots in panels for point in dots))
         if panels:
             drawn.append(_figure(
                 f"nooch-{metric}", head,
                 f"A point is a method{', averaged over the tasks' if several else ''}, its lines the {100 * level:g} % "
                 f"intervals{' (the mean of the tasks’)' if several else ''}. {better}; on the dashed line both are the "
                 "same.", looks,
-                [points_panel(listed, title, tuple(f"{metric.upper()}, {_items(side)}" for side in (across, up)), looks,
-                              most=math.inf if metric == "nll" else 1.0) for title, across, up, listed in panels],
+                [points_panel(dots, title, tuple(f"{metric.upper()}, {_items(side)}" for side in (across, up)), looks,
+                              most=math.inf if metric == "nll" else 1.0) for title, across, up, dots in panels],
                 [(title, point.name, f"{metric} {side}", cell["value"], cell["low"], cell["high"])
-                 for title, across, up, listed in panels for point in listed
+                 for title, across, up, dots in panels for point in dots
                  for side, cell in ((across, point.x), (up, point.y))]))
     return drawn
 
@@ -87,7 +87,7 @@ def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) 
     """Figure 3: whether the hard items are harder, task by task."""
     method = next(iter(methods_in(shown.names.tolist())), "")
     looks = looks_of(benchmark.name for members in suites for benchmark in members)
-    panels, listed = [], []
+    panels, table = [], []
     for members in suites:
         for side, word in SIDE.items():
             tasks_ = harder(shown, members, side, method)
@@ -95,23 +95,23 @@ def _harder(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) 
                 title = f"{criterion(members[0])}: {word}"
                 names = f"NLL, all {word}", f"NLL, hard {word}"
                 panels.append(points_panel(tasks_, title, names, looks, square=True))
-                listed += [(title, point.name, name, cell["value"], cell["low"], cell["high"])
-                           for point in tasks_ for name, cell in zip(names, point[1:], strict=True)]
+                table += [(title, point.name, name, cell["value"], cell["low"], cell["high"])
+                          for point in tasks_ for name, cell in zip(names, point[1:], strict=True)]
     return [] if not panels else [_figure(
         "nooch-harder", "Figure 3. Hard items have a higher loss",
         f"A point is a task: the mean loss of {method} on all {' or '.join(SIDE.values())} and on hard ones, with the "
         f"latter’s {100 * level:g} % interval. Above the dashed line hard items are the harder.", looks, panels,
-        listed)]
+        table)]
 
 
-def points_panel(listed: Sequence[Point], title: str, names: Sequence[str], looks: Mapping[str, Look], *,
+def points_panel(dots: Sequence[Point], title: str, names: Sequence[str], looks: Mapping[str, Look], *,
                  most: float = math.inf, square: bool = False) -> Panel:
     """One number against another, with the line on which both are the same; `square` makes both axes the same."""
-    across, up = [point.x for point in listed], [point.y for point in listed]
+    across, up = [point.x for point in dots], [point.y for point in dots]
     x, y = _loss([*across, *up] if square else across, most), _loss([*across, *up] if square else up, most)
     spots = [Spot(point.x, point.y, looks[point.name],
                   f"{point.name}: {names[0]} {with_interval(point.x, _three, '')}, "
-                  f"{names[1]} {with_interval(point.y, _three, '')}") for point in listed]
+                  f"{names[1]} {with_interval(point.y, _three, '')}") for point in dots]
     return scatter(title, spots, x, y, (names[0], names[1]), [Guide("same", "both the same", 1.0)])
 
 
@@ -127,11 +127,11 @@ def _items(side: str) -> str:
     return f"{side.replace('_', ' ')}s" if side in SIDES else f"{side} items"
 
 
-def _of(members: Sequence[Benchmark]) -> str:
+def _tasks_in_words(members: Sequence[Benchmark]) -> str:
     return f", {len(members)} tasks" if len(members) > 1 else f": {members[0].name}"
 
 
 def _figure(name: str, head: str, definition: str, looks: Mapping[str, Look], panels: Sequence[Panel],
-            listed: Sequence[tuple[Any, ...]]) -> Figure:
+            table: Sequence[tuple[Any, ...]]) -> Figure:
     return Figure(name, head, definition, tuple(panels), ("panel", "name", "quantity", "value", "low", "high"),
-                  tuple(listed), legends=legends([*looks.items(), ("both the same", "same")]))
+                  tuple(table), legends=legends([*looks.items(), ("both the same", "same")]))

@@ -27,7 +27,7 @@ from shiftbench.scoring.reading import RunIndex
 PER_STRIP, TOP = 4, 8
 """Items of a strip of examples, of which the paper shows one or two, and of a strip that compares two methods."""
 TITLED = (BASELINE, "group_dro", "irm")
-"""Methods whose losses stand below the pictures of Figures 1, 2 and 8."""
+"""Methods whose losses are shown below the pictures of Figures 1, 2 and 8."""
 
 Losses = Mapping[str, Floats]
 """Method -> its loss on every test item of a benchmark, in order."""
@@ -36,7 +36,7 @@ Losses = Mapping[str, Floats]
 # Figures 1, 2 and 8: hard items, and where the criteria disagree
 
 class Example(NamedTuple):
-    """Some test items of one kind, and of which benchmark they are rows."""
+    """Some test items of one kind, and the benchmark whose rows they are."""
 
     benchmark: Benchmark
     kind: str
@@ -189,7 +189,7 @@ def mean_losses(index: RunIndex, shown: Scores, benchmark: Benchmark) -> dict[st
     runs = _runs(shown, benchmark)
     chosen = [name for name in TITLED if name in runs] or methods_in(runs)[:len(TITLED)]
     by_seed = {name: _losses(index, benchmark, runs[name]) for name in chosen}
-    return {name: np.mean(listed, axis=0) for name, listed in by_seed.items() if listed}
+    return {name: np.mean(losses, axis=0) for name, losses in by_seed.items() if losses}
 
 
 def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
@@ -218,7 +218,7 @@ def _losses(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[
 
 
 def _entries(benchmark: Benchmark, rows: Ints, images: Mapping[str, Collection], loss: Losses) -> list[Row]:
-    """Items with their pictures, where the collection is there, and what each method loses on them."""
+    """Items with their pictures, if the collection is available, and the loss of each method on them."""
     collection = _collection(benchmark, images)
     pictures = pictures_of(benchmark, collection, rows) if collection is not None else []
     places = np.searchsorted(benchmark.rows("test"), rows).tolist()

@@ -58,7 +58,7 @@ def applies(benchmark: Benchmark) -> bool:
 
 
 def nooch_in(benchmarks: Iterable[Benchmark]) -> list[Benchmark]:
-    """The benchmarks whose rows say which are hard, each name once."""
+    """The benchmarks that mark their hard rows, each name once."""
     return list({benchmark.name: benchmark for benchmark in benchmarks if applies(benchmark)}.values())
 
 
@@ -79,11 +79,11 @@ def cells(scores: Scores, benchmark: Benchmark, metric: str, group: str) -> dict
     """Method -> cell of `pivot` on the first split that has it; a worst group's accuracy becomes its error."""
     rows = scores.where(benchmark=benchmark.name)
     for split in SPLITS:
-        known = {name: cell for name, cell in column_of(rows, benchmark.name, metric, split, group or None).items()
-                 if cell["n"]}
-        if known:
+        scored = {name: cell for name, cell in column_of(rows, benchmark.name, metric, split, group or None).items()
+                  if cell["n"]}
+        if scored:
             flip = metric == "worst_group_accuracy"
-            return {name: {**(_error(cell) if flip else cell), "unit": "number"} for name, cell in known.items()}
+            return {name: {**(_error(cell) if flip else cell), "unit": "number"} for name, cell in scored.items()}
     return {}
 
 
@@ -100,9 +100,9 @@ def table(scores: Scores, benchmark: Benchmark) -> Row | None:
 
 def sizes(benchmark: Benchmark) -> str:
     """How many items of each kind there are, in words."""
-    words = {POSITIVE: "hard positives", NEGATIVE: "hard negatives", HARD: "hard items", EASY: "easy items"}
+    names = {POSITIVE: "hard positives", NEGATIVE: "hard negatives", HARD: "hard items", EASY: "easy items"}
     phrases = []
-    for name, word in words.items():
+    for name, word in names.items():
         counts = [int(np.sum(kinds_of(benchmark, benchmark.rows(split)) == name)) for split in SPLITS]
         first = next((at for at, n in enumerate(counts) if n), None)
         if first is not None:
@@ -121,10 +121,10 @@ def tasks(scores: Scores, benchmarks: Sequence[Benchmark]) -> Row:
     return {**methods_table(columns, list(rows)), "criterion": criterion(benchmarks[0])}
 
 
-def mean(listed: Sequence[Row]) -> Row:
+def mean(task_cells: Sequence[Row]) -> Row:
     """The plain mean over tasks; its interval is the mean of their intervals, which assumes fully correlated errors."""
-    means = {key: float(np.mean([cell[key] for cell in listed])) for key in ("value", "low", "high")}
-    return {**means, "best": False, "tied": False, "n": sum(cell["n"] for cell in listed), "unit": "number"}
+    means = {key: float(np.mean([cell[key] for cell in task_cells])) for key in ("value", "low", "high")}
+    return {**means, "best": False, "tied": False, "n": sum(cell["n"] for cell in task_cells), "unit": "number"}
 
 
 def points(
@@ -135,24 +135,24 @@ def points(
     both = [(x, y) for x, y in zip(*sides, strict=True) if x and y]
     if not both:
         return []
-    listed = []
+    averages = []
     for method in methods_in(name for x, _ in both for name in x):
         if all(method in x and method in y for x, y in both):
             point = Point(method, mean([x[method] for x, _ in both]), mean([y[method] for _, y in both]))
             if math.isfinite(point.x["value"]) and math.isfinite(point.y["value"]):
-                listed.append(point)
-    return listed
+                averages.append(point)
+    return averages
 
 
 def harder(scores: Scores, benchmarks: Sequence[Benchmark], side: str, method: str) -> list[Point]:
     """Every task: a method's loss on all items of a label against that on its hard ones (Figure 3)."""
-    listed = []
+    losses = []
     for benchmark in benchmarks:
         hard, usual = cells(scores, benchmark, "nll", side).get(method), _of_label(scores, benchmark, side, method)
         if hard and usual is not None and math.isfinite(hard["value"]):
             none = {"low": math.nan, "high": math.nan, "n": hard["n"]}
-            listed.append(Point(benchmark.name, {"value": usual, **none}, hard))
-    return listed
+            losses.append(Point(benchmark.name, {"value": usual, **none}, hard))
+    return losses
 
 
 def _of_label(scores: Scores, benchmark: Benchmark, side: str, method: str) -> float | None:

@@ -57,10 +57,10 @@ def _seeds(counts: set[int]) -> str:
 
 def _head(name: str, means: Sequence[Mean], benchmarks: int) -> Row:
     """The head of a rule's column: its criterion, what it needs to know, and which labels it used."""
-    own = [mean for mean in over_benchmarks(means) if mean.rule == name]
-    labels = max((mean.labels for mean in own), key=LABELS.index)
+    of_rule = [mean for mean in over_benchmarks(means) if mean.rule == name]
+    labels = max((mean.labels for mean in of_rule), key=LABELS.index)
     by = " / ".join(dict.fromkeys(mean.by for mean in means if mean.rule == name))
-    on = max(mean.benchmarks for mean in own)
+    on = max(mean.benchmarks for mean in of_rule)
     return {"name": name, "head": RULES[name].head, "best": "lowest" if RULES[name].lower else "highest", "by": by,
             "uses": RULES[name].uses, "labels": labels, "mark": MARKS[labels], "on": on if on < benchmarks else 0}
 
@@ -71,17 +71,17 @@ def _table(target: str, means: Iterable[Mean], rules: Sequence[str], benchmarks:
     A cell that averages over fewer than all the `benchmarks` has a regret but no value: means over other benchmarks
     cannot be compared, and one may even exceed the oracle's.
     """
-    own = [mean for mean in means if mean.target == target]
-    listed: list[Row] = []
-    for method in methods_in(mean.method for mean in own):
-        by_rule = {mean.rule: mean for mean in own if mean.method == method}
+    of_target = [mean for mean in means if mean.target == target]
+    table_rows: list[Row] = []
+    for method in methods_in(mean.method for mean in of_target):
+        by_rule = {mean.rule: mean for mean in of_target if mean.method == method}
         first = next(iter(by_rule.values()))
-        listed.append({"method": method, "among": first.among, "blind": _blind(first),
-                       "cells": [_cell(by_rule[rule], benchmarks) if rule in by_rule else None for rule in rules]})
-    free = [row for row in listed if row["among"] > 1]  # with one setting there is nothing to regret
+        table_rows.append({"method": method, "among": first.among, "blind": _blind(first),
+                           "cells": [_cell(by_rule[rule], benchmarks) if rule in by_rule else None for rule in rules]})
+    free = [row for row in table_rows if row["among"] > 1]  # with one setting there is nothing to regret
     cells = [_together([row["cells"][number] for row in free]) for number in range(len(rules))]
     total = {"cells": cells, "blind": _together([row["blind"] for row in free]), "of": len(free)}
-    return {"target": target, "head": HEADS[target], "rows": listed, "total": total if len(free) > 1 else None}
+    return {"target": target, "head": HEADS[target], "rows": table_rows, "total": total if len(free) > 1 else None}
 
 
 def _cell(mean: Mean, benchmarks: int) -> Row:
@@ -98,11 +98,11 @@ def _blind(mean: Mean) -> Row:
 
 def _together(cells: Sequence[Row | None]) -> Row | None:
     """The mean over methods, where the rule chose for all of them."""
-    known = [cell for cell in cells if cell]
-    if not known or len(known) < len(cells):
+    present = [cell for cell in cells if cell]
+    if not present or len(present) < len(cells):
         return None
-    return {**EMPTY, "part": max(cell["part"] for cell in known), "free": True,
-            **{key: float(np.mean([cell[key] for cell in known])) for key in ("value", "regret")}}
+    return {**EMPTY, "part": max(cell["part"] for cell in present), "free": True,
+            **{key: float(np.mean([cell[key] for cell in present])) for key in ("value", "regret")}}
 
 
 def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str, Look]) -> Figure:
@@ -111,7 +111,7 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
              if cell and math.isfinite(cell["regret"])]
     x = scale([0.0, max((cell["regret"] for cell in cells), default=0.0) or 0.01], write=hundredths, least=0.0)
     panels: list[Panel] = []
-    listed: list[tuple[str, str, str, float]] = []
+    numbers: list[tuple[str, str, str, float]] = []
     any_setting = {"name": "any", "head": "Any setting", "mark": "", "labels": "none", "on": 0}
     for table in block["tables"]:
         free, total, drawn = [row for row in table["rows"] if row["among"] > 1], table["total"], []
@@ -119,22 +119,22 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
             if rule["name"] == "oracle":
                 continue
             last = number == len(rules)
-            own = [(row["method"], row["blind"] if last else row["cells"][number]) for row in free]
-            regrets = [(method, cell["regret"]) for method, cell in own if cell and math.isfinite(cell["regret"])]
+            by_method = [(row["method"], row["blind"] if last else row["cells"][number]) for row in free]
+            regrets = [(method, cell["regret"]) for method, cell in by_method if cell and math.isfinite(cell["regret"])]
             mean = total and (total["blind"] if last else total["cells"][number])
-            words = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
+            text = ", ".join(f"{method} {percent(regret)}" for method, regret in regrets)
             on = f"on {rule['on']} of {benchmarks} benchmarks" if rule["on"] else ""
             drawn.append(Entry(
                 rule["head"], dots=[Dot(regret, f"{method}: {percent(regret)}", looks.get(method, Look()))
                                     for method, regret in regrets],
-                title=f"{rule['head']}: {words} points", under=rule["mark"] or on,
+                title=f"{rule['head']}: {text} points", under=rule["mark"] or on,
                 median=mean["regret"] if mean else None, warned=rule["labels"] in ("target", "unknown")))
-            listed += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
+            numbers += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
         panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=440, left=160, height=43, spread=7))
-    names = methods_in(method for _, _, method, _ in listed)
+    names = methods_in(method for _, _, method, _ in numbers)
     return Figure(
         "regret-by-rule", "Regret of each rule", "Points behind the best run there was to choose; 0 is the oracle.",
-        tuple(panels), ("target", "rule", "method", "regret"), tuple(listed),
+        tuple(panels), ("target", "rule", "method", "regret"), tuple(numbers),
         legends=legends([*((name, looks.get(name, Look())._replace(marker=0)) for name in names),
                          *([("mean of the methods", "median")] if len(names) > 1 else [])]))
 

@@ -66,14 +66,14 @@ def _best(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
     if not rows:
         return (_missing("No benchmark of the three shifts without a condition has the baseline"),)
     others = [np.delete(scores.values[row], scores.methods.index(scores.baselines[row]), axis=0) for row in rows]
-    ahead = np.stack([100 * leads(own, scores.base[row]) for own, row in zip(others, rows, strict=True)])
+    ahead = np.stack([100 * leads(values, scores.base[row]) for values, row in zip(others, rows, strict=True)])
     estimates = [estimate(line[None], [""], level) for line in ahead]
     total = estimate(ahead, scores.collections(rows), level)
     clear = sum(lead.above() is True for lead in estimates)
     first = (f"On {clear} of {len(rows)} benchmarks the interval of the lead of the best method (chosen on the other "
              f"seeds) over {scores.baseline} is above 0; it is {_written(total, ' points')} on average")
-    means = [np.where(known.any(axis=1), np.where(known, own, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
-                      -np.inf) for own in scores.values[rows] for known in [np.isfinite(own)]]
+    means = [np.where(known.any(axis=1), np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1),
+                      -np.inf) for values in scores.values[rows] for known in [np.isfinite(values)]]
     winners = Counter(scores.methods[int(mean.argmax())] for mean in means)
     winner, times = winners.most_common(1)[0]
     second = f"The best one is the same method, {winner}, on {times} of {len(rows)}"
@@ -87,8 +87,8 @@ def _alone(scores: FineGrainedScores, rows: Sequence[int], winner: str, text: st
         return Part(text, None, None, "one benchmark only")
 
     def behind(method: str, row: int, sure: float) -> bool | None:
-        own = scores.methods.index(method)
-        lead = leads(np.delete(scores.values[row], own, axis=0), scores.values[row, own])
+        index = scores.methods.index(method)
+        lead = leads(np.delete(scores.values[row], index, axis=0), scores.values[row, index])
         return estimate(lead[None], [""], sure).above()
 
     if winner and all(behind(winner, row, level) is False for row in rows):
@@ -106,11 +106,11 @@ def _across(scores: FineGrainedScores, method: str, level: float) -> tuple[Part,
     if method not in scores.methods:
         return (_missing(f"No run of {method}"),)
     parts = []
-    for shift, words in SHIFT_WORDS.items():
+    for shift, description in SHIFT_WORDS.items():
         rows = scores.where(shift=shift, condition="")
         change = estimate(scores.change(method)[rows], scores.collections(rows), level)
         if change.benchmarks:
-            parts.append(_judged(f"Under {words} the change of {method} over {scores.against(method)} is "
+            parts.append(_judged(f"Under {description} the change of {method} over {scores.against(method)} is "
                                  f"{_written(change, ' %')}", change, change.above()))
     if len(parts) < 2:
         parts.append(_missing(f"{len(parts)} of {len(COUNTED)} shifts have runs of {method} and the baseline"))
@@ -129,8 +129,8 @@ def _heuristics(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
     if not others or len(rows) < 3:
         return first, _missing("Too few other augmentations or benchmarks to compare how variable they are")
     # Per seed, so that the noise of single runs is in both and cancels.
-    own, *rest = (scores.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
-    spread = estimate((np.mean(rest, axis=0) - own)[None], [""], level)
+    deviation, *deviations = (scores.change(method)[rows].std(axis=0, ddof=1) for method in (standard, *others))
+    spread = estimate((np.mean(deviations, axis=0) - deviation)[None], [""], level)
     return first, _judged(
         f"The standard deviation of this change over benchmarks, for {', '.join(others)} minus that for {standard}, is "
         f"{_written(spread, ' points')}", spread, spread.above())
@@ -138,11 +138,11 @@ def _heuristics(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
 
 def _limited(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
     family, other = "domain generalization", "heuristic augmentation"
-    own, theirs = scores.of_family(family), scores.of_family(other)
+    methods_of = scores.of_family(family), scores.of_family(other)
     rows = scores.where(condition="")
-    if not own:
+    if not methods_of[0]:
         return (_missing(f"No run of {family}"),)
-    best = [np.stack([scores.change(method) for method in methods]) for methods in (own, theirs) if methods]
+    best = [np.stack([scores.change(method) for method in methods]) for methods in methods_of if methods]
     ahead = [np.stack([leads(change[:, row], np.zeros(len(scores.seeds))) for row in rows]) for change in best if rows]
     if not ahead:
         return (_missing("No benchmark of the three shifts without a condition"),)
@@ -150,7 +150,7 @@ def _limited(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
     parts = [_judged(f"The change of the best {family} method (chosen on the other seeds) over "
                      f"{scores.baseline} is {_written(change, ' %')}; below {LIMITED:g} % counts as limited", change,
                      _below(change, LIMITED))]
-    if not theirs:
+    if not methods_of[1]:
         return (*parts, _missing(f"No run of {other} to compare with"))
     apart = estimate(ahead[0] - ahead[1], scores.collections(rows), level)
     return (*parts, _judged(f"Its change minus that of the best {other} is {_written(apart, ' points')}; below "
@@ -201,7 +201,7 @@ def _ends(scores: FineGrainedScores, condition: str) -> list[tuple[int, int]]:
             key = (position.base,) if condition == "noise" else (
                 position.collection, position.shift, position.label, position.factor)
             by_shift.setdefault(key, []).append((x, row))
-    return [(min(listed)[1], max(listed)[1]) for listed in by_shift.values() if len({x for x, _ in listed}) > 1]
+    return [(min(pairs)[1], max(pairs)[1]) for pairs in by_shift.values() if len({x for x, _ in pairs}) > 1]
 
 
 def _attributes(scores: FineGrainedScores, level: float) -> tuple[Part, ...]:
