@@ -48,6 +48,8 @@ def train(folder: Path, only: list[str]) -> None:
             old = "mlp" if name == "pixel-mlp" else name
             method = sb.METHODS[old]
             words, own = {"method": old}, getattr(method, "settings", {"model": getattr(method, "model", "")})
+        if getattr(sb.METHODS.get(name), "unlabelled", ""):  # the benchmark has no items without labels
+            words["params"] = {"unlabelled": "id_val"}
         net = {} if own.get("model") else {"model": MODEL.get(name, "small-cnn")}
         done = sb.train(folder / "b", out=folder / "runs", **words, **SHORT, **net)
         predictions = (Path(done) / "predictions.parquet").read_bytes()
