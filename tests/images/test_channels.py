@@ -90,7 +90,7 @@ FAULTS = {
     "empty": (saved(x=np.zeros((8, 0, 4))), "of shape 8 × 0 × 4; it should be"),
     "words": (saved(x=np.full(SHAPE, "a")), "is <U1 of shape"),
     "objects": (saved(x=np.asarray([{}], dtype=object)), "cannot be read .*[Oo]bject"),
-    "gap": (saved(x=np.full(SHAPE, np.nan)), "no finite number"),
+    "gap": (saved(x=np.full(SHAPE, np.nan)), "not a finite number"),
     "other": (saved(x=arrays(1, (8, 6, 12))[0]), "has shape 8 × 6 × 12, others have 8 × 12 × 12"),
 }
 

@@ -30,7 +30,7 @@ def test_a_torchvision_model_says_what_it_is_fed_and_what_it_tells_apart():
     ("timm:resnet18.none", "No timm model named 'resnet18.none'. Nearest: resnet18."),
     ("torchvision:resent18", "No torchvision model named 'resent18'. Nearest: resnet18"),
     ("hf:/no/such/folder", "/no/such/folder: no such folder"),
-    ("resnet18", "Model 'resnet18' is of no library"),
+    ("resnet18", "Model 'resnet18' belongs to no library"),
 ])
 def test_a_name_that_a_library_does_not_have_is_answered_with_the_nearest(name, words):
     """One line names what was asked for and what comes nearest."""

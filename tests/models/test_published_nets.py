@@ -153,7 +153,7 @@ def test_every_wrong_source_is_told(folders, tmp_path, monkeypatch):
         with pytest.raises(ShiftBenchError, match=words):
             build(name, n, length, weights)
 
-    says("weights=none says nothing", weights="none")
+    says("weights=none names none", weights="none")
     says("no such folder", weights=str(tmp_path / "absent"))
     says("no such folder", weights="weights.safetensors")
     says("cannot load weights=.*config.json", weights=str(tmp_path))

@@ -91,7 +91,7 @@ def test_a_report_names_what_it_lacks(runs, shell):
     code, out, err = shell("report", "runs")
     assert (code, out) == (1, "wrote report.html\n")
     assert err.count("\n") == 1
-    assert "not in the report are 4 runs: 3 failed, 1 unreadable" in err
+    assert "missing from the report: 4 runs: 3 failed, 1 unreadable" in err
     page = (runs.parent / "report.html").read_text()
     assert "The loss is &lt;b&gt;nan&lt;/b&gt;." in page
     assert all(name in page for name in ("lost", first.name, "predictions.parquet: does not match its digest"))
@@ -114,7 +114,7 @@ def test_one_bad_run_does_not_stop_the_others(runs, damage):
         (bad / "run.json").write_text(json.dumps(facts))
     else:
         (bad / damage).write_bytes(b"\0" * 50)
-    with pytest.warns(UserWarning, match=rf"not in the report are 1 run: 1 unreadable: {bad.name}"):
+    with pytest.warns(UserWarning, match=rf"missing from the report: 1 run: 1 unreadable: {bad.name}"):
         sb.report("runs", "r.html")
     left_out = {}
     scores = score_runs("runs", left_out=left_out)

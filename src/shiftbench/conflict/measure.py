@@ -238,8 +238,8 @@ def record(
     loss = torch.stack(losses).cpu().numpy()
     if not np.isfinite(loss).all():
         bad = int(np.flatnonzero(~np.isfinite(loss).all(axis=1))[0])
-        raise ShiftBenchError(f"conflicts: a loss is no finite number after step {bad} with lr = {settings.lr:g}. "
-                              "Lower lr.")
+        raise ShiftBenchError(f"conflicts: a loss is not a finite number after step {bad} with lr = "
+                              f"{settings.lr:g}. Lower lr.")
     counted = slice(settings.skipped, None)
     return Record(shares(items, train.code)[counted], (loss[:-1] - loss[1:])[counted], accuracy.cpu().numpy())
 

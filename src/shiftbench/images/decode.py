@@ -225,7 +225,7 @@ def _read_channels(collection: Collection, row: int) -> Channels:
         raise _damaged(collection, row, problem) from problem
     image = values.astype(np.float32, copy=False)
     if not np.isfinite(image).all():
-        raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' has a value that is no finite "
+        raise ShiftBenchError(f"{path}: the image of item '{collection.items[row]}' has a value that is not a finite "
                               "number. Replace the file or drop the item.")
     return image
 

@@ -79,8 +79,8 @@ def autoaugment(x: Tensor, u: Tensor) -> Tensor:
     codes, chance, base, slope = _policy("cifar" if side < 128 else "imagenet", side, x.device)
     pair = _choice(u[:, 0], len(codes))
     for index in range(2):
-        done = u[:, 1 + 2 * index] < chance[pair, index]
-        op = torch.where(done, codes[pair, index], CODE["identity"])
+        applied = u[:, 1 + 2 * index] < chance[pair, index]
+        op = torch.where(applied, codes[pair, index], CODE["identity"])
         value = base[pair, index] + _sign(u[:, 2 + 2 * index]) * slope[pair, index]
         x = apply(x, op, value, u[:, :2], [name for name in OPS if name not in ("solarize-add", "cutout")])
     return x

@@ -96,8 +96,8 @@ class _Code(Method):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         assert batch.u is not None
         bound = parts(cast("Model", net).features.encoder, state.decoder, batch.x, batch.u)
-        lost = self.beta / self.latent * bound.divergence - bound.likelihood / VALUES
-        return (lost if batch.weight is None else lost * batch.weight).mean()
+        losses = self.beta / self.latent * bound.divergence - bound.likelihood / VALUES
+        return (losses if batch.weight is None else losses * batch.weight).mean()
 
 
 class Parts(NamedTuple):

@@ -101,8 +101,8 @@ class _Translation(Method):
         x = to_unit(batch.x, net)
         target = target_domains(batch, state.generator)
         translated = state.generator(x, target)
-        back = state.generator(translated, batch.domain)
-        return (F.l1_loss(back, x) + convincing(state.discriminator, translated, target, self.adversarial)
+        restored = state.generator(translated, batch.domain)
+        return (F.l1_loss(restored, x) + convincing(state.discriminator, translated, target, self.adversarial)
                 + telling(state.discriminator, x, translated, batch.domain, self.adversarial))
 
 

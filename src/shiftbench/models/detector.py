@@ -284,8 +284,8 @@ class Choice(RoIHeads):
     """Chooses the proposals to learn from and those that become answers; it has no layers of its own."""
 
     def __init__(self, n_sampled: int) -> None:
-        nothing = nn.Identity()
-        super().__init__(nothing, nothing, nothing, 0.5, 0.5, n_sampled, 0.25, None, 0.05, 0.5, 100)
+        identity = nn.Identity()
+        super().__init__(identity, identity, identity, 0.5, 0.5, n_sampled, 0.25, None, 0.05, 0.5, 100)
         self.fg_bg_sampler = Sampler(n_sampled, 0.25)
 
 

@@ -55,8 +55,8 @@ class Decoder(nn.Module):
         for below, above, kernel, stride in STACK[::-1]:
             larger = (side - 1) * stride + kernel
             # Places of the smaller image that one of the larger sees: fewer at its border, this many on the mean.
-            sees = (side * kernel / larger)**2
-            layers += [nn.ReLU(), _started(nn.ConvTranspose2d(above, below, kernel, stride), above * sees)]
+            inputs = (side * kernel / larger)**2
+            layers += [nn.ReLU(), _started(nn.ConvTranspose2d(above, below, kernel, stride), above * inputs)]
             side = larger
         self.convs = nn.Sequential(*layers)
 

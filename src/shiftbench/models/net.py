@@ -77,9 +77,9 @@ class Net(nn.Module):
         return [layer for layer in self.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
 
     def _without_maps(self) -> ShiftBenchError:
-        have = sorted(name for name, model in CATALOGUE.items() if model.has_maps)
+        with_maps = sorted(name for name, model in CATALOGUE.items() if model.has_maps)
         return ShiftBenchError(f"Model '{self.name}' has no feature maps: its features belong to no place of an image. "
-                               f"Models that have: {', '.join(have)}.")
+                               f"Models that have: {', '.join(with_maps)}.")
 
     @staticmethod
     def rename(key: str) -> str:
@@ -93,9 +93,9 @@ class Net(nn.Module):
     @classmethod
     def imagenet(cls) -> Path:
         """The file of the ImageNet weights, fetched or found; an error that says what to do where there is none."""
-        have = sorted(name for name, net in MODELS.items()
+        trained = sorted(name for name, net in MODELS.items()
                       if any("imagenet" in vars(base) for base in net.__mro__ if base is not Net))
-        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(have)}. "
+        raise ShiftBenchError(f"Model '{cls.name}' has no ImageNet weights. Models that have: {', '.join(trained)}. "
                               "Use weights=none, or weights=FILE with a checkpoint of your own.")
 
 

@@ -230,7 +230,7 @@ KNOWN: dict[str, Library] = {"timm": Timm(), "torchvision": Torchvision(), "hf":
 def _library(name: str) -> tuple[Library, str]:
     library = library_of(name)
     if library not in KNOWN:
-        raise ShiftBenchError(f"Model '{name}' is of no library. Name it timm:NAME, torchvision:NAME or "
+        raise ShiftBenchError(f"Model '{name}' belongs to no library. Name it timm:NAME, torchvision:NAME or "
                               "hf:NAME_OR_FOLDER.")
     return KNOWN[library], name.partition(":")[2]
 

@@ -51,14 +51,14 @@ class Transformers(Net):
 
 def cut_texts(name: str, source: str, texts: Sequence[str], length: int) -> npt.NDArray[np.int32]:
     """Texts as the tokens of a source's tokenizer plus 1, N × length; 0 is padding."""
-    cut = of_package(name, source, "AutoTokenizer")
-    if not 1 <= length <= cut.model_max_length:
-        raise ShiftBenchError(f"Model '{name}' with weights={source} reads texts of 1 to {cut.model_max_length} "
+    tokenizer = of_package(name, source, "AutoTokenizer")
+    if not 1 <= length <= tokenizer.model_max_length:
+        raise ShiftBenchError(f"Model '{name}' with weights={source} reads texts of 1 to {tokenizer.model_max_length} "
                               f"tokens, not {length}. Set size.")
     tokens = np.zeros((len(texts), length), np.int32)
     for start in range(0, len(texts), AT_ONCE):
         batch = [str(text) for text in texts[start:start + AT_ONCE]]
-        for row, pieces in enumerate(cut(batch, truncation=True, max_length=length)["input_ids"], start):
+        for row, pieces in enumerate(tokenizer(batch, truncation=True, max_length=length)["input_ids"], start):
             tokens[row, :len(pieces)] = np.asarray(pieces, np.int32) + 1
     return tokens
 
@@ -91,7 +91,8 @@ class TransformersLM(NextToken):
         model = load_net(self.name, source, "AutoModelForCausalLM", n_inputs)
         last = model.get_output_embeddings()
         if not isinstance(last, nn.Linear):
-            raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net ends in no layer of tokens.")
+            raise ShiftBenchError(f"Model '{self.name}' with weights={source}: its net does not end in a layer of "
+                                  "tokens.")
         if n_classes > last.out_features:
             raise ShiftBenchError(f"Model '{self.name}' with weights={source} knows {last.out_features} tokens, but "
                                   f"the benchmark's run to {n_classes - 1}: they are another tokenizer's.")
@@ -148,7 +149,7 @@ def load_net(name: str, source: str, auto_class: str, length: int, *, pretrained
         raise ShiftBenchError(f"{source}: the weights are not those of its config.json: {len(missing)} tensors are "
                               f"missing or of another shape (first: {missing[0]}). Save the model again.")
     if absent and own_head:
-        raise ShiftBenchError(f"{source}: is no finished classifier: it lacks {len(absent)} tensors of its head "
+        raise ShiftBenchError(f"{source}: is not a finished classifier: it lacks {len(absent)} tensors of its head "
                               f"(first: {min(absent)}). Train it first, or name a model that has a head.")
     return with_own_dropout(model).train()
 
@@ -181,8 +182,8 @@ def of_package(name: str, source: str, auto_class: str, **settings: Any) -> Any:
         raise ShiftBenchError(f"Model '{name}' needs the package transformers. Install it with: "
                               "pip install transformers") from problem
     if source in ("", "none", "imagenet"):
-        raise ShiftBenchError(f"Model '{name}' is whatever its weights say, and weights={source or 'none'} says "
-                              "nothing. Name a folder that has config.json, or a net of the Hugging Face hub.")
+        raise ShiftBenchError(f"Model '{name}' is defined by its weights, and weights={source or 'none'} names "
+                              "none. Name a folder that has config.json, or a net of the Hugging Face hub.")
     folder = Path(source).is_dir()
     if not folder and (Path(source).suffix in SUFFIXES or not NAME.fullmatch(source)):
         raise ShiftBenchError(f"{source}: no such folder. Model '{name}' takes as weights a folder with config.json, "

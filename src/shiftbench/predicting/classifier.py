@@ -116,7 +116,7 @@ class Classifier:
             raise ShiftBenchError(f"{self.name}: has {numbers.shape[1]} outputs, but {len(self.classes)} classes are "
                                   "named. Name each output once.")
         for row in np.flatnonzero((np.isnan(numbers) | np.isposinf(numbers)).any(axis=1))[:1]:
-            raise ShiftBenchError(f"{self.name}: gives no finite numbers for item '{items[row]}'.")
+            raise ShiftBenchError(f"{self.name}: gives a number that is not finite for item '{items[row]}'.")
         names = () if are_counted(columns) and set(map(str, columns)) != set(self.classes) else tuple(map(str, columns))
         if self.classes and sorted(names) == sorted(self.classes) and len(set(names)) == len(names):
             return numbers[:, [names.index(name) for name in self.classes]], self.classes

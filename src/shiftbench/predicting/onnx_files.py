@@ -97,7 +97,7 @@ def _input(path: Path, entry: Any, options: Options) -> tuple[Read, Any]:
                               f"to {options.size or 'a square'}. Wrap it in a function: --model my_file.py:function.")
     mean, std = np.asarray(options.mean or (0.0,), np.float32), np.asarray(options.std or (1.0,), np.float32)
     if dtype == np.uint8 and (options.mean or options.std):
-        raise ShiftBenchError(f"{path}: takes whole numbers from 0 to 255, so that mean and std have no place.")
+        raise ShiftBenchError(f"{path}: takes whole numbers from 0 to 255, so mean and std have no use.")
 
     def prepare(pixels: Any) -> Any:
         values = pixels if dtype == np.uint8 else ((pixels.astype(np.float32) / 255 - mean) / std).astype(dtype)

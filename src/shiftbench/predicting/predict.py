@@ -247,7 +247,7 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
 
 def _in_memory(model: Any, request: Request, options: Options) -> Classifier:
     if not callable(model):
-        raise ShiftBenchError(f"{type(model).__name__} is no model: give a function of a batch, or name {FORMS}.")
+        raise ShiftBenchError(f"{type(model).__name__} is not a model: give a function of a batch, or name {FORMS}.")
     if hasattr(model, "state_dict") and hasattr(model, "eval"):
         classifier: Classifier = load_torch("shiftbench.predicting.torch_models").open_module(
             model, request.collection, options)

@@ -139,11 +139,11 @@ def estimate(
     with scratch() as folder:
         small = {entry.collection for entry in needed if len(entry.missing) > FEW}
         busy = min(size, len(packs))
-        warm = WarmUp(folder, devices, busy, threads_of(size), small)
+        warm_up = WarmUp(folder, devices, busy, threads_of(size), small)
         try:
-            costs, problems = _measure_all(shapes, warm, budget, progress)
+            costs, problems = _measure_all(shapes, warm_up, budget, progress)
         finally:
-            warm.close()
+            warm_up.close()
     rows, longest, guessed = [], 0.0, 0
     for shape, alike in shapes.items():
         cost = costs.get(shape) or _nearest(shape, costs)
@@ -151,8 +151,8 @@ def estimate(
         longest = max([longest, *times])
         guessed += cost is not None and cost.like != shape
         rows.append(Row(shape, len(alike), sum(map(len, alike)), cost, sum(times), problems.get(shape, "")))
-    seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm.start if costs else math.nan
-    return Estimate(counts, rows, size, devices[0], warm.start, embedding, seconds,
+    seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm_up.start if costs else math.nan
+    return Estimate(counts, rows, size, devices[0], warm_up.start, embedding, seconds,
                     _assumed(rows, busy, guessed, small))
 
 
@@ -199,7 +199,7 @@ def _ceiling(n: int) -> int:
 
 
 def _measure_all(
-    shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm: "WarmUp", budget: float,
+    shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm_up: "WarmUp", budget: float,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[Shape, Cost], dict[Shape, str]]:
     """Measure the commonest shape of every method, then the second of each, and so on, until the budget is spent."""
@@ -215,7 +215,7 @@ def _measure_all(
         if costs and time.monotonic() - began > budget:
             break
         try:
-            costs[shape] = warm.measure(shapes[shape][0], shape)
+            costs[shape] = warm_up.measure(shapes[shape][0], shape)
         except ShiftBenchError as problem:
             problems[shape] = str(problem)
         if progress:

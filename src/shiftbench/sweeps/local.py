@@ -39,23 +39,23 @@ def run_packs(
     last checkpoint; one that dies `retries` times more without getting further is recorded as failed. A run that
     another process is doing is waited for. Runs with methods of a notebook are trained in this process.
     """
-    named = [{job.run.id: job for job in pack} for pack in packs]
+    packs_by_run = [{job.run.id: job for job in pack} for pack in packs]
     devices = devices_for(device)
     size = workers or (cores() if devices == ["cpu"] else len(devices))
     options = WorkerOptions(str(out), "", threads_of(size), checkpoint_seconds, loaded_plugins())
     ledger = Ledger(ResultsFolder(Path(out)), report, retries)
     sweep = _Sweep(ledger, devices, size, options)
     try:
-        ledger.sort(named, retry_failed)
+        ledger.sort(packs_by_run, retry_failed)
         if any(owners_here(pack) for pack in packs):
             sweep.train_here()
         else:
             sweep.go()
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None
+        raise KeyboardInterrupt(ledger.stopped(sum(map(len, packs_by_run)))) from None
     finally:
         sweep.close()
-    return [ledger.ends[run] for pack in named for run in pack]
+    return [ledger.ends[run] for pack in packs_by_run for run in pack]
 
 
 @dataclass(eq=False)

@@ -58,17 +58,17 @@ def run_packs(
     for name, owner in owners_here([job for pack in packs for job in pack]).items():
         raise ShiftBenchError(f"{name.capitalize()} ({owner}) cannot be loaded by the workers of a cluster. Write it "
                               "to a file and import that, or use engine=local.")
-    named = [{job.run.id: job for job in pack} for pack in packs]
+    packs_by_run = [{job.run.id: job for job in pack} for pack in packs]
     results = Store(out) if is_url(out) else ResultsFolder(Path(out).absolute())
     ledger = Ledger(results, report, retries)
     try:
-        ledger.sort(named, retry_failed)
+        ledger.sort(packs_by_run, retry_failed)
         if ledger.queue or ledger.busy:
             with ray_cluster(address, workers) as cluster:
                 _Sweep(ledger, results).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(ledger.stopped(sum(map(len, named)))) from None
-    return [ledger.ends[run] for pack in named for run in pack]
+        raise KeyboardInterrupt(ledger.stopped(sum(map(len, packs_by_run)))) from None
+    return [ledger.ends[run] for pack in packs_by_run for run in pack]
 
 
 def work(

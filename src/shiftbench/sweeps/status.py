@@ -224,4 +224,4 @@ def in_words(absent: Sequence[Status], most: int = 5) -> str:
                  f"seed {status.seed}" if status.seed >= 0 else "", status.reason.rstrip("."))
         descriptions.append(f"{status.run} ({status.state}: {', '.join(fact for fact in facts if fact)})")
     more = f" and {len(absent) - most:,} more" if len(absent) > most else ""
-    return f"not in the report are {summary(status.state for status in absent)}: {'; '.join(descriptions)}{more}."
+    return f"missing from the report: {summary(status.state for status in absent)}: {'; '.join(descriptions)}{more}."

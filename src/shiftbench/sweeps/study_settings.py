@@ -37,12 +37,12 @@ def layer(table: Mapping[str, Any], method: str, where: str) -> Layer:
     for key, value in table.items():
         if key not in of_method and key not in run_fields():
             if key in ELSEWHERE:
-                raise ShiftBenchError(f"{where}: '{key}' stands elsewhere in a study: {ELSEWHERE[key]}.")
+                raise ShiftBenchError(f"{where}: '{key}' belongs elsewhere in a study: {ELSEWHERE[key]}.")
             raise unknown("setting", key, [*of_method, *run_fields()], where)
         if isinstance(value, dict):
             checked[key] = law(value, hints[key] is int, f"{where} {key}")
             if hints[key] not in (int, float) and not isinstance(checked[key], Choice):
-                raise ShiftBenchError(f"{where}: '{key}' is no number, so it can be drawn by {{choice = [...]}} alone.")
+                raise ShiftBenchError(f"{where}: '{key}' is not a number, so only {{choice = [...]}} can draw it.")
         elif isinstance(value, list):
             if not value:
                 raise ShiftBenchError(f"{where}: '{key}' is an empty list, so there would be no run. Give it a value.")
@@ -110,7 +110,7 @@ class Block:
         try:
             run = Run.of({**of_run, "benchmark": "", "method": method, "preset": self.variant, "params": params})
         except ShiftBenchError as problem:
-            raise ShiftBenchError(f"{where}, method '{method}': {problem} What stands in [methods.{method}] wins over "
+            raise ShiftBenchError(f"{where}, method '{method}': {problem} Settings in [methods.{method}] win over "
                                   "[run].") from problem
         return {key: value for key, value in run.to_json().items() if key not in ("benchmark", "seed")}
 

@@ -88,9 +88,9 @@ class Data:
                                   f"benchmark '{self.benchmark.name}' has none. Its splits: "
                                   f"{', '.join(self.benchmark.splits)}. Name another: unlabelled=SPLIT.")
         if isinstance(self.x, Tensor) and self.x.is_floating_point() and not bool(torch.isfinite(self.x).all()):
-            bad = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
+            row = int((~torch.isfinite(self.x).flatten(1).all(dim=1)).nonzero()[0])
             noun = "features" if self.x.ndim == 2 else "channels"
-            raise ShiftBenchError(f"The {noun} of item '{self.benchmark.items[bad]}' are not finite numbers.")
+            raise ShiftBenchError(f"The {noun} of item '{self.benchmark.items[row]}' are not finite numbers.")
         if self.device.type == "cuda" and self.x.nbytes < 0.6 * torch.cuda.mem_get_info(self.device)[0]:
             self.x = self.x.to(self.device)
 

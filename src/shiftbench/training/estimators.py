@@ -183,7 +183,7 @@ def check_estimator(estimator: Any, benchmark: Benchmark) -> None:
                               "of torch is trained by sb.train(…, model=MODULE).")
     target = benchmark.target
     if target.kind not in ("class", "number"):
-        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, which no estimator is fitted to "
+        raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, which estimators cannot learn "
                               "here. Predict them yourself, and give the predictions to sb.score.")
     if hasattr(estimator, "__sklearn_tags__"):
         from sklearn.base import is_classifier, is_regressor

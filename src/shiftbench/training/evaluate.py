@@ -58,14 +58,14 @@ def check_selection(select_on: str, data: Data, split: str) -> None:
     target = data.benchmark.target
     scored = [metric.name for metric in metrics_of(target) if metric.always]
     if target.has_classes:
-        nothing = np.zeros((len(data.rows(split)), data.n_outputs), np.float32)
-        scored = list(values_of(data.scorer(split)([nothing], [0], None)))
+        zeros = np.zeros((len(data.rows(split)), data.n_outputs), np.float32)
+        scored = list(values_of(data.scorer(split)([zeros], [0], None)))
     metric, subject = select_on, f"'{select_on}'"
     if select_on == "headline":
         metric = str(data.benchmark.headline)
         subject = f"the headline of benchmark '{data.benchmark.name}', {metric},"
     if metric not in scored:
-        raise ShiftBenchError(f"run: select_on={select_on}, but {subject} is not scored on {split}. Scored are "
+        raise ShiftBenchError(f"run: select_on={select_on}, but {subject} is not scored on {split}. Choose from: "
                               f"{', '.join(scored)}.")
 
 

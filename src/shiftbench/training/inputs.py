@@ -150,9 +150,9 @@ def _same_items(stylised: Collection, items: Strs) -> Ints:
     """Rows of the items in the stylised collection; file suffixes may differ there, as in Stylized ImageNet."""
     position = positions(_stems(items), _stems(stylised.items))
     if (position < 0).any():
-        lacking = items[position < 0]
-        raise ShiftBenchError(f"Collection '{stylised.name}' has no stylised image of {len(lacking)} of the "
-                              f"{len(items)} training items ({lacking[0]}, …). It must have the same items.")
+        missing = items[position < 0]
+        raise ShiftBenchError(f"Collection '{stylised.name}' has no stylised image of {len(missing)} of the "
+                              f"{len(items)} training items ({missing[0]}, …). It must have the same items.")
     return position
 
 

@@ -276,14 +276,14 @@ def check_target(run: Run, data: Data) -> None:
     if net.outside:
         run.check_needs(facts(run.model)._replace(takes=net.takes, channels=net.channels))
     if target.kind not in method.targets:
-        able = sorted(name for name, candidate in METHODS.items() if target.kind in candidate.targets)
+        suitable = sorted(name for name, candidate in METHODS.items() if target.kind in candidate.targets)
         raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which method "
-                              f"'{run.method}' cannot learn. Methods that can: {', '.join(able)}.")
+                              f"'{run.method}' cannot learn. Methods that can: {', '.join(suitable)}.")
     if (net.own_loss, net.per_place) != (target.detects, target.per_place):
-        able = sorted(name for name, candidate in MODELS.items()
+        suitable = sorted(name for name, candidate in MODELS.items()
                       if (candidate.own_loss, candidate.per_place) == (target.detects, target.per_place))
         raise ShiftBenchError(f"run: benchmark '{data.benchmark.name}' asks for {target.words}, which model "
-                              f"'{run.model}' does not give. Models that do: {', '.join(able)}.")
+                              f"'{run.model}' does not give. Models that do: {', '.join(suitable)}.")
     if target.detects and (run.augment != "none" or run.attack):
         raise ShiftBenchError("run: augmentations and attacks move an image but not its boxes. Use augment=none, "
                               "attack=0.")

@@ -161,7 +161,7 @@ class Run:
         """Fill in the model that the method asks for, and the settings of the preset."""
         model = find_method(self.method).model
         if model:
-            self._fill("model", model, f"method '{self.method}' trains model '{model}' alone")
+            self._fill("model", model, f"method '{self.method}' trains only model '{model}'")
         if not self.preset:
             return
         preset = find(VARIANTS, "preset of one method", self.preset)
