@@ -133,13 +133,13 @@ def test_every_place_has_a_token(tmp_path):
 
 
 def test_answers_that_do_not_fit_are_told():
-    """Lists of another kind, places that do not fit, and splits of other length are errors."""
+    """Lists of another kind, offsets that do not fit, and splits of other length are errors."""
     item, split = np.asarray(["a", "b"]), np.asarray(["test", "test"])
     with pytest.raises(ShiftBenchError, match="Answers are boxes and scores or tokens; got boxes"):
         Answers.of(item, split, {"boxes": [[], []]})
-    with pytest.raises(ShiftBenchError, match="tokens of 2 items need 3 places, from 0 to 4"):
+    with pytest.raises(ShiftBenchError, match="tokens of 2 items need 3 offsets, from 0 to 4"):
         Answers(item, split, {"tokens": (np.arange(4), np.asarray([0, 5, 4]))})
-    with pytest.raises(ShiftBenchError, match="tokens of 2 items need 3 places"):
+    with pytest.raises(ShiftBenchError, match="tokens of 2 items need 3 offsets"):
         Answers.of(item, split, {"tokens": [[1]]})
     with pytest.raises(ShiftBenchError, match="a split per item: 1 for 2"):
         Answers.of(item, split[:1], {"tokens": [[1], [2]]})

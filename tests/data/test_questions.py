@@ -192,7 +192,7 @@ def test_groups_of_a_plain_table():
     made = group_by({"age": np.asarray([20.0, 40.0, 70.0, np.nan])}, "bins:age:30,60!unknown")
     assert sorted(made.names) == [f"bins:age:30,60 = {word}" for word in ("30 to 60", "from 60", "under 30")]
     assert made.size.tolist() == [1, 1, 1]
-    with pytest.raises(ShiftBenchError, match=r"Say bins of it: bins:age:EDGE,EDGE or quantiles:age:4"):
+    with pytest.raises(ShiftBenchError, match=r"Group by its bins: bins:age:EDGE,EDGE or quantiles:age:4"):
         group_by({"age": np.asarray([20.5, 40.0])}, "age")
 
 

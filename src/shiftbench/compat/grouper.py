@@ -128,9 +128,9 @@ class CombinatorialGrouper:
         return ", ".join(f"{field} = {value}" for field, value in self.values(int(group)).items()) or "all"
 
     def group_field_str(self, group: int) -> str:
-        """The name as it stands in a key: "country:Mali_time:3".
+        """The name in a key: "country:Mali_time:3".
 
-        With quirks every space is dropped and every = and , of a value replaced, so that two names may become one.
+        With quirks every space is dropped and every = and , of a value replaced, so two names may become the same.
         """
         if self.quirks:
             return self.group_str(group).replace("=", ":").replace(",", "_").replace(" ", "")

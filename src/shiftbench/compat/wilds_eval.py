@@ -64,14 +64,14 @@ class Case(NamedTuple):
     def hits(self) -> Floats:
         return np.asarray(self.predicted == self.label, np.float64)
 
-    def shown(self, value: float, count: int = 1) -> float:
-        """A mean over `count` items as the package gives it."""
+    def reported(self, value: float, count: int = 1) -> float:
+        """A mean over `count` items as the package reports it."""
         if not self.quirks:
             return float(value)
         return float(np.float32(value) if self.single else value) if count else 0.0
 
     def mean(self, values: Floats) -> float:
-        return self.shown(float(values.mean()) if len(values) else math.nan, len(values))
+        return self.reported(float(values.mean()) if len(values) else math.nan, len(values))
 
     def grouper(self, *fields: str) -> CombinatorialGrouper:
         return CombinatorialGrouper(self.whole, fields, compat=self.compat, sizes=self.sizes)
@@ -89,7 +89,7 @@ class Case(NamedTuple):
         results: Results = {}
         for group, (value, count) in enumerate(zip(grouped.value.tolist(), grouped.size.tolist(), strict=True)):
             key = grouper.group_field_str(group)
-            results[f"{name}_{key}"] = self.shown(value, count)
+            results[f"{name}_{key}"] = self.reported(value, count)
             results[f"count_{key}"] = float(count) if self.quirks else count
         return results
 
@@ -105,8 +105,8 @@ class Case(NamedTuple):
             if not len(values):
                 raise ShiftBenchError("No group has a value: labels or predictions do not vary, or are not numbers.")
         if not len(values):
-            return self.shown(math.nan, 0)
-        return self.shown(float(values.max() if lower_is_better else values.min()))
+            return self.reported(math.nan, 0)
+        return self.reported(float(values.max() if lower_is_better else values.min()))
 
     def standard(self, name: str, values: Floats, *fields: str, lower_is_better: bool = False) -> Results:
         """Average, every group, worst group."""
@@ -145,7 +145,7 @@ def classes(case: Case, fields: Sequence[str], groupings: Groupings, first: bool
         results |= _keys(case, *tables[-1]) | {f"acc_wg[{grouping}]": case.worst(tables[-1][1])}
     names, judged = tables[1 if first else 0]
     results["acc_wg"] = case.worst(judged)
-    return results, _told(results, tables, names, None if case.quirks else judged)
+    return results, _classes_text(results, tables, names, None if case.quirks else judged)
 
 
 def _keys(case: Case, names: Sequence[str], grouped: Grouped) -> Results:
@@ -153,7 +153,7 @@ def _keys(case: Case, names: Sequence[str], grouped: Grouped) -> Results:
     results: Results = {}
     for name, value, count in zip(names, grouped.value.tolist(), grouped.size.tolist(), strict=True):
         key = name.replace(" = ", ":").replace(", ", "_")
-        results |= {f"acc_{key}": case.shown(value, count), f"count_{key}": count}
+        results |= {f"acc_{key}": case.reported(value, count), f"count_{key}": count}
     return results
 
 
@@ -175,7 +175,7 @@ def numbers(case: Case, *fields: str) -> Results:
     grouped = r(group, grouper.n_groups)
     judged = count if case.quirks or np.isnan(predicted).any() else np.where(np.isnan(grouped), 0, count)
     case = case._replace(single=False)
-    results["r_all"] = case.shown(float(r(np.zeros_like(group), 1)[0]), len(group))
+    results["r_all"] = case.reported(float(r(np.zeros_like(group), 1)[0]), len(group))
     return results | case.keys("r", grouper, Grouped(grouped, count)) | {"r_wg": case.worst(Grouped(grouped, judged))}
 
 
@@ -194,7 +194,7 @@ def boxes(case: Case, *fields: str) -> Results:
                                 [as_array(image["boxes"]) for image in case.predicted],
                                 [as_array(image["scores"]) for image in case.predicted])
     _, grouped = case.grouped(values, *fields)
-    per_domain = [case.shown(value) for value in grouped.value[grouped.size > 0].tolist()]
+    per_domain = [case.reported(value) for value in grouped.value[grouped.size > 0].tolist()]
     return {**case.standard("detection_acc", values, *fields),
             "detection_acc_avg_dom": float(np.mean(per_domain)) if per_domain else math.nan}
 
@@ -260,7 +260,7 @@ def case_of(
     sizes = {**published.sizes, **{field: len(values) for field, values in (metadata_map or {}).items()}}
     if prediction_fn is not None:
         if dataset in ("ogb-molpcba", "poverty", "globalwheat"):
-            raise ShiftBenchError(f"{dataset} is judged by what the model gives; it takes no prediction_fn.")
+            raise ShiftBenchError(f"{dataset} is scored on the model's outputs; it takes no prediction_fn.")
         y_pred = prediction_fn(y_pred)
     are_boxes = dataset == "globalwheat"
     whole = Columns(published.fields if metadata_fields is None else metadata_fields,
@@ -323,7 +323,7 @@ def _amazon(case: Case) -> Results:
     if case.quirks and not users.size.any():
         raise ShiftBenchError("amazon: no reviews, so no user has an accuracy. Give some, or compat=None.")
     results["10th_percentile_acc"] = percentile_over_groups(
-        np.asarray([case.shown(value) for value in users.value[users.size > 0].tolist()], np.float64))
+        np.asarray([case.reported(value) for value in users.value[users.size > 0].tolist()], np.float64))
     return {"acc_avg": results.pop("acc_avg"), "acc_wg": results.pop("acc_wg"), **results}
 
 
@@ -348,10 +348,10 @@ EVALUATORS: Mapping[str, Callable[[Case], Results]] = {
 
 # The results as text
 
-def told(results: Results) -> str:
+def results_text(results: Results) -> str:
     """Every value on a line, with its count where it is a group's; a group without items is skipped.
 
-    >>> print(told({"ap": 0.25, "r_all": 0.5, "r_urban:0": 0.75, "count_urban:0": 4}), end="")
+    >>> print(results_text({"ap": 0.25, "r_all": 0.5, "r_urban:0": 0.75, "count_urban:0": 4}), end="")
     ap: 0.250
     r_all: 0.500
     r_urban:0: 0.750  [n =      4]
@@ -436,7 +436,7 @@ def _counts(key: str) -> list[str]:
     return [f"count_{key.removeprefix(metric)}" for metric in METRICS if key.startswith(metric)]
 
 
-def _told(
+def _classes_text(
     results: Results, tables: Sequence[tuple[Sequence[str], Grouped]], judged: Sequence[str], worst: Grouped | None
 ) -> str:
     """Every group that has items, with its count, and last the worst group, if asked for."""

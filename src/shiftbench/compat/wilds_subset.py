@@ -10,7 +10,16 @@ import torch
 from shiftbench.compat import wilds_eval as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets
-from shiftbench.compat.wilds_eval import EVALUATORS, Case, Groupings, Results, case_of, classes, package_text, told
+from shiftbench.compat.wilds_eval import (
+    EVALUATORS,
+    Case,
+    Groupings,
+    Results,
+    case_of,
+    classes,
+    package_text,
+    results_text,
+)
 from shiftbench.compat.wilds_metadata import (
     DATASETS,
     FROM,
@@ -174,7 +183,7 @@ class WILDSDataset:
         kind = self.benchmark.target.kind
         if prediction_fn is not None:
             if kind in AS_GIVEN:
-                raise ShiftBenchError(f"{self.dataset_name} asks for {kind}, which is judged by what the model gives; "
+                raise ShiftBenchError(f"{self.dataset_name} asks for {kind}, which is scored on the model's outputs; "
                                       "it takes no prediction_fn.")
             y_pred = prediction_fn(y_pred)
         here = as_array(metadata)
@@ -198,7 +207,7 @@ class WILDSDataset:
         else:
             kinds = [self.metadata_fields.index(kind_column(position)) for position in range(self.y_array.shape[1])]
             results = wilds_kinds.tokens(case, here[:, kinds])
-        return results, told(results)
+        return results, results_text(results)
 
     def _check(self, predicted: Any, label: Any, here: Any) -> None:
         """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""

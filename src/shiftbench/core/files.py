@@ -286,7 +286,7 @@ def writing_folder(path: Path | str, marker: str) -> Iterator[Path]:
 def making_folder(path: Path | str) -> Iterator[Path]:
     """A temporary folder that becomes `path` when the block ends without an error, unless another process was first.
 
-    For results that are the same whoever computes them.
+    For results that are the same in every process.
     """
     target = Path(path)
     with _write_errors(target), staging(target.parent) as folder:
@@ -310,7 +310,7 @@ def scratch() -> Iterator[Path]:
     except OSError as problem:
         raise ShiftBenchError(f"{top}: cannot make the folder ({problem.strerror}).") from problem
     if foreign:
-        raise ShiftBenchError(f"{top}: belongs to somebody else. Set TMPDIR to a folder of yours.")
+        raise ShiftBenchError(f"{top}: belongs to another user. Set TMPDIR to a folder of yours.")
     with staging(top) as folder:
         yield folder
 

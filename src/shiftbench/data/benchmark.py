@@ -100,7 +100,7 @@ class Benchmark(Tabular):
     ) -> "Benchmark":
         """Make a benchmark from item numbers and one value per row; the default groups are cells of label × domain.
 
-        Rows come out ordered by split, then by item number: the order does not tell how they were drawn. Labels and
+        Rows are sorted by split, then by item number, so their order does not reveal how they were drawn. Labels and
         groups of the split `unlabelled` are ignored. With a `target` that is not a class, `label` is one word for all
         rows, and `extra` holds the truth.
         """
@@ -109,7 +109,7 @@ class Benchmark(Tabular):
         hidden = np.asarray(split)[order] == UNLABELLED
         if len(rows) and hidden.all():
             raise ShiftBenchError("Every item is unlabelled, so there is nothing to learn. Name other splits.")
-        if hidden.any():  # a label that others have: it is no further class, and nobody reads it
+        if hidden.any():  # the label of another row, which is never read: it must not add a class
             columns["label"] = np.where(hidden, columns["label"][~hidden][0], columns["label"])
         factors = {"label": getattr(shift, "label", ""),
                    "domain": getattr(shift, "domain", "") or getattr(shift, "factor", "") or "domain"}
@@ -223,10 +223,10 @@ class Benchmark(Tabular):
         self, split: str, transform: Callable[[Any], Any] | None = None, *,
         collection: Collection | Path | str | None = None,
     ) -> Any:
-        """The rows of a split as a data set of torch, for a loop of one's own: (image or text, label, metadata).
+        """The rows of a split as a data set of torch, for your own training loop: (image or text, label, metadata).
 
-        DataLoader(bench.torch("train"), batch_size=64, num_workers=2); see `compat.torch_rows.TorchRows`. A benchmark
-        that was loaded or saved finds its collection; for another, give it.
+        DataLoader(bench.torch("train"), batch_size=64, num_workers=2); see `compat.items.TorchRows`. A benchmark that
+        was loaded or saved finds its collection; otherwise pass `collection`.
         """
         images = collection_of(self, collection)
         check_origin(self, images)
@@ -326,10 +326,10 @@ def save_for(benchmark: Benchmark, out: Path | str, collection: Path | str | Non
 
 
 def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -> tuple[Benchmark, Path, Collection]:
-    """Save a benchmark in memory as out/benchmarks/NAME, where the runs of `out` find it, and give it and its folder.
+    """Save a benchmark in memory as out/benchmarks/NAME, where the runs of `out` find it; return it and its folder.
 
-    A collection that lies in no folder is saved too, as out/collections/NAME. What is there already is kept; where the
-    name is another's, the digest is added to it.
+    A collection without a folder is saved too, as out/collections/NAME. An existing folder with the same content is
+    kept; where another benchmark has the name, the digest is added to it.
     """
     if collection.home is None:
         home = _free(Path(out) / "collections", collection.name, collection.digest, Collection.load,
@@ -345,7 +345,7 @@ def saved_below(benchmark: Benchmark, collection: Collection, out: Path | str) -
 
 
 def _free(above: Path, name: str, digest: str, load: Callable[[Path], T], same: Callable[[T], bool]) -> Path:
-    """The folder for a thing of this name: one that is not there, or that holds the same."""
+    """The folder to save under this name: one that does not exist, or that holds the same."""
     file_name = re.sub(r"[^\w.()-]+", "-", name).strip(".") or "unnamed"
     for folder in (above / file_name, above / f"{file_name}-{digest[:12]}"):
         if not folder.exists() or same(load(folder)):

@@ -53,7 +53,7 @@ def check_collection(collection: Collection) -> list[Finding]:
 def uses(benchmark: Benchmark, findings: list[Finding]) -> dict[str, str]:
     """Every purpose by name, with the reason why the benchmark is not fit for it; '' if it is fit.
 
-    A benchmark without training items is no worse for it: it is fit for scoring.
+    A benchmark without training items may still be fit for scoring.
     """
     reasons = {}
     for purpose, needed in PURPOSES.items():
@@ -92,7 +92,7 @@ def _leaks(benchmark: Benchmark, hashes: Values | None) -> Iterator[Finding]:
 
 def _sizes(benchmark: Benchmark) -> Iterator[Finding]:
     if "test" not in benchmark.splits:
-        yield Finding(True, "empty split", "test", "it has no items, so that nothing can be scored", ("test",))
+        yield Finding(True, "empty split", "test", "it has no items, so nothing can be scored", ("test",))
     for split in benchmark.splits:
         n = len(benchmark.rows(split))
         if n < SMALL_SPLIT:
@@ -139,8 +139,8 @@ def _classes(benchmark: Benchmark) -> Iterator[Finding]:
 
 
 def _cells(benchmark: Benchmark) -> Iterator[Finding]:
-    """Cells of the labels × domains of a split. An empty one in test leaves its score, and the worst, undefined: unfit
-    where the worst of these cells is what counts. Data that are only scored on are what they are: a note."""
+    """Cells of labels × domains in a split. An empty cell in test leaves its score, and the worst, undefined: unfit
+    where the worst of these cells is the headline. For a benchmark that is only scored on, it is a note."""
     labels, domains = benchmark.names["label"], benchmark.names["domain"]
     for split in benchmark.splits:
         rows = benchmark.rows(split)

@@ -25,7 +25,7 @@ LISTS = ("scores", "logits", "probabilities", "probs")
 ROUNDING = 1e-3
 """How far the probabilities of an item may be from a sum of 1."""
 BELOW = -1e-6
-"""The least number that is taken as a probability of 0."""
+"""The smallest number that counts as a probability of 0."""
 BLOCK = 4096
 """The number of rows of scores that are assembled at a time: as many as a processor's cache holds."""
 Reals = npt.NDArray[np.floating]
@@ -64,7 +64,7 @@ def scores_of_array(
 ) -> Reals:
     """The scores in the array that a user passed as `argument`: probabilities, logits or predictions.
 
-    `classes` is what the user says of the columns, and `columns` are the names that the array itself has for them.
+    `classes` are the user's names of the columns, and `columns` are the names that the array itself has.
     """
     names = benchmark.names["label"]
     order = _order(named_columns(argument, columns, classes, names) if values.ndim == 2 else classes, benchmark)
@@ -129,7 +129,7 @@ def named_columns(argument: str, columns: Sequence[Any], classes: Any, names: Se
 
 
 def sum_to_one(values: Reals, beside: Floats | float = 0.0) -> Bools:
-    """Which rows sum to 1, together with what is `beside` them."""
+    """Which rows sum to 1, together with the probabilities `beside` them."""
     return np.asarray(np.abs(values.sum(axis=1, dtype=np.float64) + beside - 1) <= ROUNDING)
 
 
@@ -139,9 +139,9 @@ def _log(
 ) -> Reals:
     """Log-probabilities where scores are probabilities; logits stay as they are.
 
-    `word` is what the columns are called. Those called probabilities must be probabilities, together with those
-    `beside` them of classes that are not asked for; those called logits are logits. For other names the numbers decide:
-    where most items have probabilities and some have not, neither reading would be right.
+    `title` is the name of the columns. Columns named probabilities must be probabilities, together with those `beside`
+    them of classes that the benchmark lacks; columns named logits are logits. For other names the numbers decide: where
+    most items have probabilities and some do not, neither reading would be right.
     """
     if title.startswith("logit"):
         return scores
@@ -162,12 +162,12 @@ def _log(
 
 
 def _not_numbers(values: Reals) -> Bools:
-    """Which scores are no number of 32 bits; minus infinity is the logarithm of 0 and means never."""
+    """Which scores are not 32-bit numbers; minus infinity is allowed, as the logarithm of 0."""
     with np.errstate(over="ignore"):
         return np.isnan(values) | np.isposinf(values.astype(np.float32, copy=False))
 
 
-# Columns of a table.
+# Columns of a table
 
 def _numbers(table: pa.Table, name: str, where: str) -> Floats:
     values = table[name].to_numpy() if pa.types.is_float32(table[name].type) else decimal(where, table, name)
@@ -179,7 +179,7 @@ def _numbers(table: pa.Table, name: str, where: str) -> Floats:
 def _stack(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
     """Columns of scores as one array, items × classes, rounded to the 32 bits that `Predictions` keeps.
 
-    It is filled a block of rows at a time: column by column it would be walked through once per class.
+    It is filled a block of rows at a time; filling it column by column would pass through memory once per class.
     """
     values = [_numbers(table, name, where) for name in columns]
     scores = np.empty((len(table), len(columns)), np.float32)
@@ -230,14 +230,14 @@ def _confidence(table: pa.Table, n_classes: int, where: str) -> Floats:
         return certain
     if n_classes > 2:
         warnings.warn(f"{where}: has the confidence of the predicted class alone; the rest of 1 is spread evenly over "
-                      f"the other {n_classes - 1} classes, on which the log-loss of wrong predictions rests.",
+                      f"the other {n_classes - 1} classes, which determines the log-loss of wrong predictions.",
                       stacklevel=4)
     # A hair above 1 / K, so that the predicted class stays the likeliest.
     return np.clip(values, min(1 / n_classes + 1e-6, 1), 1)
 
 
 def _beside(table: pa.Table, columns: Sequence[str], mark: str) -> Floats | float:
-    """The probability of an item's other classes: the table has columns for them that nobody asks for."""
+    """The probability of an item's other classes, whose columns the table has although the benchmark lacks them."""
     others = [table[name] for name in table.column_names
               if mark.startswith("prob") and name.startswith(mark) and name not in columns]
     return sum((np.asarray(column.fill_null(0).to_numpy(), np.float64) for column in others
@@ -250,7 +250,7 @@ def _item(table: pa.Table, row: int) -> str:
     return f"row {row + 1}" if name is None else str(table[name][row].as_py())
 
 
-# Arrays in memory. Each message names the argument that the user passed.
+# Arrays in memory; each message names the argument that the user passed
 
 def _order(classes: Any, benchmark: Benchmark) -> Ints:
     """For each of the benchmark's classes, the column in which the user has it."""

@@ -201,8 +201,8 @@ def _parts(spec: str, known: Iterable[str]) -> list[_Part]:
         columns = (column,) if single else tuple(word.strip() for word in column.split("+"))
         yes_only = yes_only or len(columns) > 1
         if not all(columns) or not all(leave_out) or (leave_out and yes_only):
-            raise ShiftBenchError(f"Grouping '{spec}' cannot be read at '{piece}'. Say columns, as in region or "
-                                  "urban,label; yes/no columns as male+female,label; less a value as region!Other.")
+            raise ShiftBenchError(f"Grouping '{spec}' cannot be read at '{piece}'. Write columns as region or "
+                                  "urban,label; yes/no columns as male+female,label; without a value as region!Other.")
         parts.append(_Part(columns, tuple(leave_out), yes_only))
     all_columns = [name for part in parts for name in part.columns]
     for name in all_columns:
@@ -254,8 +254,8 @@ def _coded(column: Values | Coded, name: str, spec: str) -> Coded:
     known = np.flatnonzero(~np.isnan(column))
     if (column[known] % 1).any():
         raise ShiftBenchError(f"Grouping '{spec}': column '{name}' holds fractions such as "
-                              f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Say bins of "
-                              f"it: bins:{name}:EDGE,EDGE or quantiles:{name}:4.")
+                              f"{column[known][column[known] % 1 != 0][0]:g}, which make no groups. Group by its "
+                              f"bins: bins:{name}:EDGE,EDGE or quantiles:{name}:4.")
     codes = np.full(len(column), -1)
     codes[known], names = encode(column[known].astype(np.int64))
     return Coded(codes, names)

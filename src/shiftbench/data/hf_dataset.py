@@ -43,7 +43,7 @@ class Shard(NamedTuple):
     features: Mapping[str, Any]
     batches: Batches
     ours: bool = False
-    """Whether it is an object of this process, so that the paths of its images may be followed."""
+    """Whether it is an object of this process, whose image paths may be opened."""
 
 
 def hf(
@@ -345,7 +345,7 @@ def _with_split(rows: pa.Table, split: str) -> pa.Table:
 
 
 def _numbers(shards: Sequence[Shard], rows: pa.Table) -> pa.Array:
-    """The name of each row: its number in its split, with the split before it where there are several."""
+    """The id of each row: its number in its split, after the name of the split where there are several."""
     if SPLIT not in rows.column_names or not any(shard.split for shard in shards):
         return pa.array([str(row) for row in range(rows.num_rows)], pa.string())
     names, count = [], dict[str, int]()

@@ -29,7 +29,7 @@ from shiftbench.core.files import inside
 
 ROOTS = "SHIFTBENCH_ROOTS"
 """The environment variable with further folders from which any collection may take files, for data that several
-machines or users share; `:` stands between two folders."""
+machines or users share, separated by `:`."""
 FOLDER = "images"
 """The folder of a saved collection with the images that it keeps itself."""
 ENDINGS = {"JPEG": ".jpg", "TIFF": ".tif"}

@@ -52,8 +52,8 @@ class Answers:
             raise ShiftBenchError(f"Answers need a split per item: {len(self.split)} for {len(self.item)} items.")
         for name, (flat, start) in self.values.items():
             if len(start) != len(self.item) + 1 or start[0] or start[-1] != len(flat) or (np.diff(start) < 0).any():
-                raise ShiftBenchError(f"The {name} of {len(self.item)} items need {len(self.item) + 1} places, from 0 "
-                                      f"to {len(flat)}, that never fall.")
+                raise ShiftBenchError(f"The {name} of {len(self.item)} items need {len(self.item) + 1} offsets, from 0 "
+                                      f"to {len(flat)}, that never decrease.")
         if TOKENS in self.values:
             flat, start = self.values[TOKENS]
             self._refuse(flat < 0, start, TOKENS, "has the token {value}. Tokens are whole numbers from 0")
@@ -131,7 +131,7 @@ class Answers:
                        np.concatenate([part.split for part in answers]), values)
 
     def save(self, path: Path | str) -> Path:
-        """One file: columns item, split, and a list per item of each part; in a CSV file the numbers, with spaces."""
+        """One file: columns item, split, and lists per item; in a CSV file a list is numbers separated by spaces."""
         columns = {name: pa.LargeListArray.from_arrays(start, flat) for name, (flat, start) in self.values.items()}
         if Path(path).suffix == ".csv":
             columns = {name: pa.array([" ".join(map(repr, numbers)) for numbers in column.to_pylist()])
@@ -152,7 +152,7 @@ class Answers:
         """Read a parquet or CSV file of answers and match it to a benchmark by item id, as `Predictions.load` does.
 
         The file has a column `item` (or `id`) and either `boxes` and `scores`, or `tokens`: a list per item. Boxes may
-        be lists of four. In a CSV file lists are numbers with spaces between, boxes also with ";" between.
+        be lists of four. In a CSV file the numbers of a list are separated by spaces, and boxes may be by ";".
         """
         names = [name for form in FORMS for name in form]
         table, items, rows = matched_table(

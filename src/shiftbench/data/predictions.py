@@ -100,8 +100,8 @@ class Predictions(Tabular):
     def save(self, path: Path | str) -> Path:
         """One file: columns item, split and one column of scores per class, `score:cat`.
 
-        Scores are stored plainly: a dictionary or compression makes such numbers longer, not shorter. So two files of
-        the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
+        Scores are stored uncompressed: a dictionary or compression makes such numbers longer, not shorter. So two files
+        of the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
         """
         table = self.to_arrow()
         if Path(path).suffix == ".csv":

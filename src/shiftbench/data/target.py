@@ -21,7 +21,7 @@ BOXES, TOKENS, TOKEN_KINDS = "boxes", "tokens", "kinds"
 NO_LABEL = -100
 """Where there is no token, or one that is not asked for."""
 FIRST, LAST = 0x10000, 0x10FFFF
-"""Token t is the character FIRST + t: beyond those that are half a character or none at all."""
+"""Token t is the character FIRST + t: beyond surrogates and code points that are no characters."""
 ZERO, MASKED = ord("0"), ord("-")
 
 Boxes = npt.NDArray[np.float32]
@@ -60,7 +60,7 @@ class Target:
     detects: ClassVar[bool] = False
     """Whether a model predicts boxes, with its own loss."""
     in_units: ClassVar[bool] = False
-    """Whether truths have a unit, so that nets learn them less their mean and over their spread."""
+    """Whether truths have a unit, so that nets learn them standardised: minus the mean, divided by the spread."""
 
     @staticmethod
     def of(facts: Mapping[str, Any] | None) -> "Target":
@@ -81,7 +81,7 @@ class Target:
         return {"kind": self.kind, "columns": self.columns, "n": self.n}
 
     def task(self, names: Sequence[str]) -> str:
-        """What a model is asked for, in words; `names` are those of the benchmark's classes, columns or things.
+        """What a model predicts, in words; `names` are those of the benchmark's classes, columns or objects.
 
         >>> Target().task(["cat", "dog"]), NumberTarget().task(["wealth"]), TaskTarget().task(["toxic", "soluble"])
         ('cat vs. dog', '1 number', '2 yes/no tasks')
@@ -216,7 +216,7 @@ def kinds_text(kinds: Ints, length: Ints | None = None) -> Strs:
 
 
 def _inside(codes: Ints, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Where `known` holds from the row's beginning on; it may not begin again."""
+    """Where `present` is true from the start of the row without a gap; tokens after a gap are an error."""
     inside = np.logical_and.accumulate(present, axis=1)
     for row in np.flatnonzero((present & ~inside).any(axis=1))[:1]:
         raise ShiftBenchError(f"Row {row} has tokens behind a gap: {codes[row].tolist()[:8]}… A row may end early; "
