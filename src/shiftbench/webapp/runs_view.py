@@ -93,8 +93,8 @@ def runs(studio: Studio, query: Query) -> Mapping[str, Any]:
         matching.sort(key=lambda row: row.value(sort) is None)
         names = [row.status.run for row in matching]
     else:
-        facts = {run: {"run": run, "state": run_states[run]} for run in names}
-        names = [run for run in names if all(_has_value(test, facts[run][test.column]) for test in where)]
+        names = [run for run in names if all(_has_value(test, run if test.column == "run" else run_states[run])
+                                             for test in where)]
         names.sort(key=lambda run: (STATES.index(run_states[run]) if sort == "state" else 0, run),
                    reverse=bool(query.text("down")))
     pages = max(1, math.ceil(len(names) / PAGE))
