@@ -91,7 +91,7 @@ def test_yes_no_columns_make_overlapping_groups(seed):
     assert made.times.max() <= 2
     one = group_by(data, "each:flag,label")
     assert one.names == tuple(name for name in expected if name.startswith("flag"))
-    again = Grouping.of(made.said, made.names, made.member)
+    again = Grouping.of(made.spec, made.names, made.member)
     assert all(np.array_equal(mine, theirs) for mine, theirs in zip(made, again, strict=True))
 
 

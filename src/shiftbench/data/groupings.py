@@ -33,7 +33,7 @@ OWN = "groupings"
 class Grouping(NamedTuple):
     """Groups of the rows 0..n − 1 of a table. `rows` lists a row once for each of its groups; a row may be in none."""
 
-    said: str
+    spec: str
     names: tuple[str, ...]
     rows: Ints  # group by group
     start: Ints  # where each group begins in `rows`
@@ -74,7 +74,7 @@ class Grouping(NamedTuple):
         rows = position[self.rows]
         kept = rows >= 0
         codes, start = np.unique(self.group[kept], return_index=True)
-        return Grouping(self.said, tuple(self.names[code] for code in codes), rows[kept], start, len(chosen))
+        return Grouping(self.spec, tuple(self.names[code] for code in codes), rows[kept], start, len(chosen))
 
 
 class Coded(NamedTuple):

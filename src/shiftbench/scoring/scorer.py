@@ -231,7 +231,7 @@ def by_grouping(hits: Bools, grouping: Grouping, owner: Sequence[int], level: fl
         measured.append(corrected(measured[-1]))
     measured += [Measured("mean_group_accuracy", [ALL], n_inside, estimate("wilson", items, owner, level), items, of=n),
                  Measured("tenth_percentile_accuracy", [ALL], n_inside, percentile(by_group.runs, owner, level))]
-    return [score._replace(by=grouping.said) for score in measured]
+    return [score._replace(by=grouping.spec) for score in measured]
 
 
 def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints) -> Floats:
