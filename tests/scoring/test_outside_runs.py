@@ -170,7 +170,7 @@ def test_wrong_files_are_one_line_that_names_the_model(place, tmp_path):
         sb.score(place / "bench", tmp_path / "cut.csv")
     with pytest.raises(ShiftBenchError, match=r"all\.parquet: predictions say nothing about their benchmark"):
         sb.select(place / "all.parquet")
-    with pytest.raises(ShiftBenchError, match="runs: holds no predictions, which name"):
+    with pytest.raises(ShiftBenchError, match="runs: holds no predictions for name, method"):
         sb.select(place / "runs", method="a")
     with pytest.raises(ShiftBenchError, match="column 'seed' has 'x'"):
         sb.score(place / "bench", {"item": ["a"], "prediction": ["cat"], "seed": ["x"]})
@@ -241,7 +241,8 @@ def test_two_runs_of_one_name_are_refused(place, tmp_path):
     copytree(run, tmp_path / "again" / run.name)
     with pytest.raises(ShiftBenchError, match=rf"^{tmp_path}/again/{run.name}: a run of this name is in another"):
         sb.table([place / "runs", tmp_path / "again"])
-    with pytest.raises(ShiftBenchError, match=f"Two runs are named '{run.name}'. Name the one from outside otherwise"):
+    message = f"Two runs are named '{run.name}'. Give the one from outside another name"
+    with pytest.raises(ShiftBenchError, match=message):
         sb.table([place / "runs", place / "irm-0.1-0.csv"], benchmarks=place / "bench", name=run.name)
 
 
@@ -259,7 +260,7 @@ def test_logits_from_outside_are_read_once(place):
 
 def test_words_describe_no_runs(place):
     """Of several folders of runs as of one."""
-    with pytest.raises(ShiftBenchError, match="holds no predictions, which name, method"):
+    with pytest.raises(ShiftBenchError, match="holds no predictions for name, method"):
         sb.table(finished(place), method="mine")
 
 

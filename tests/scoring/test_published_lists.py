@@ -111,7 +111,7 @@ def test_a_benchmark_takes_its_kinds_from_the_lists(lists):
 
 @pytest.mark.parametrize(("change", "why"), [
     (lambda table: table.slice(1), "have no prediction"),
-    (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "stands more than once"),
+    (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "appears more than once"),
     (lambda table: table.rename_columns(["image", "logit"]), "has no column 'item'"),
     (lambda table: table.rename_columns(["item", "number"]), "needs a column 'prediction'"),
     (lambda table: table.set_column(0, "item", pa.array(map(str, range(9000, 9000 + len(table))))), "is on a list"),

@@ -1,6 +1,7 @@
-"""Runs: those in a folder, which has one folder per run, and those whose predictions come from outside.
+"""Runs in a folder, which has one folder per run, and runs in memory, whose predictions come from outside.
 
-A folder is listed with few enough disk reads for a hundred thousand runs.
+Listing a folder takes few enough disk reads for a hundred thousand runs. Below: the log of a run, and a reader of very
+many small files.
 """
 
 import hashlib
@@ -33,10 +34,10 @@ _AS_JSON = json.JSONEncoder(sort_keys=True, default=str)
 class Finished(NamedTuple):
     """A finished run: on disk, as its `run.json` describes it, or in memory with predictions from outside."""
 
-    folder: Path  # of a run in memory its name alone
+    folder: Path  # for a run in memory, only its name
     settings: dict[str, Any]
     benchmark: dict[str, Any]
-    files: Mapping[str, str] = {}  # the SHA-256 of what it left, by name; runs of older versions say none
+    files: Mapping[str, str] = {}  # the SHA-256 of its files by name; runs of older versions have none
     outside: Predictions | Answers | None = None
 
     @property
@@ -48,7 +49,7 @@ class Finished(NamedTuple):
         return read_predictions(self.checked(PREDICTIONS), benchmark) if self.outside is None else self.outside
 
     def checked(self, name: str) -> Path:
-        """The path of a file that is as the run left it."""
+        """The path of a file of the run, after checking that it is unchanged."""
         if name in self.files and file_digests(self.folder, [name])[name] != self.files[name]:
             raise damaged(self.folder / name)
         return self.folder / name
@@ -62,8 +63,8 @@ class Finished(NamedTuple):
     @property
     def model(self) -> str:
         """The net, with the features it is a head on and the weights it starts from: `mlp on lite@64`."""
-        words = [str(self.settings.get(key) or "") for key in ("model", "features", "weights")]
-        return " on ".join(word for word in words if word not in ("", "none"))
+        names = [str(self.settings.get(key) or "") for key in ("model", "features", "weights")]
+        return " on ".join(name for name in names if name not in ("", "none"))
 
     @property
     def head(self) -> dict[str, Any]:
@@ -74,7 +75,7 @@ class Finished(NamedTuple):
 
     @property
     def benchmark_folder(self) -> Path:
-        """Where the benchmark is: the path as the run knew it, else the same path seen from the runs folder."""
+        """The benchmark's folder: the path in run.json, else the same path relative to the runs folder."""
         if not self.benchmark["path"]:
             raise ShiftBenchError(f"{self.folder}: its benchmark '{self.benchmark['name']}' was in no folder when it "
                                   "was trained. Save it, and give it to score_runs as one of `benchmarks`.")
@@ -162,7 +163,7 @@ def _gather(
                       key=lambda run: run.name)
     for first, second in pairwise(finished):
         if first.name == second.name and not (first.outside is None and second.outside is None):
-            raise ShiftBenchError(f"Two runs are named '{first.name}'. Name the one from outside otherwise, with "
+            raise ShiftBenchError(f"Two runs are named '{first.name}'. Give the one from outside another name with "
                                   "--name.")
         if first.name == second.name:
             raise ShiftBenchError(f"{second.folder}: a run of this name is in another folder too. Name one of the two "
@@ -179,7 +180,7 @@ def run_folders(sources: Sequence[Path | str | Finished]) -> dict[str, Path]:
 
 @contextmanager
 def leaving_out(run: str, left_out: LeftOut | None) -> Iterator[None]:
-    """Record a run's error in `left_out`, or let it pass on if `left_out` is None."""
+    """Record a run's error in `left_out`, or raise it if `left_out` is None."""
     try:
         yield
     except ShiftBenchError as problem:
@@ -189,7 +190,7 @@ def leaving_out(run: str, left_out: LeftOut | None) -> Iterator[None]:
 
 
 def damaged(path: Path | str) -> ShiftBenchError:
-    """The error for a file of a run that has another digest than its run.json says."""
+    """The error for a file whose digest differs from that in its run.json."""
     return ShiftBenchError(f"{path}: does not match its digest in run.json; the file was changed or damaged after the "
                            "run was done. Delete the run's folder and train again.")
 
@@ -262,7 +263,7 @@ LOG = "log.jsonl"
 TAIL = 4096
 """Bytes at the end of a log that hold its last line."""
 UNSHOWN = ("stage", "step", "seconds")
-"""Numbers of a line that say where the others belong."""
+"""Numbers of a line that are not plotted: they say when it was written."""
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -313,9 +314,8 @@ def name_in(stage: int, key: str) -> str:
     return f"stage{stage}/{key}" if stage else key
 
 
-# The contents of very many small files, several read at once. A file that is in memory takes 10 µs. One that is not
-# takes a look at the disk or across the network, half a millisecond or more, most of which is waiting: then it matters
-# how many are asked for at a time.
+# The contents of very many small files, several read at once. A file that is in memory takes 10 µs. Any other needs the
+# disk or the network, half a millisecond or more, most of which is waiting, so it pays to ask for many at a time.
 
 THREADS = 16
 CHUNK = 64

@@ -35,10 +35,10 @@ from shiftbench.shifts.context.challenge_sets import (
 
 SPLIT = {"valid": "id_val", "test": "test"}
 """The authors' name of a split -> our name."""
-WORDS = {"valid": "id_val", "validation": "id_val", "val": "id_val", "id_val": "id_val", "test": "test"}
+SPLIT_WORDS = {"valid": "id_val", "validation": "id_val", "val": "id_val", "id_val": "id_val", "test": "test"}
 TRUTH = "truth"
 """Column with the true label: `car` and `no car`, or 1 and 0. The lists give the label of hard images only."""
-ONE = ("logit", "probability")
+SINGLE = ("logit", "probability")
 """Columns with one number per image: the logit or probability that the class is present."""
 
 
@@ -83,12 +83,12 @@ def _on_benchmark(
     """Yield the benchmark with the published kinds, and the predictions on it, for every criterion."""
     if isinstance(source, Answers):
         raise ShiftBenchError("Published lists are of classes; these predictions are boxes or tokens.")
-    listed = list(on_lists(benchmark, folder, task))
+    by_criterion = list(on_lists(benchmark, folder, task))
     predictions = read_predictions(source, benchmark, ignore_splits=ignore_splits)
     positive = task.replace("_", " ") or str(benchmark.card.get("positive") or "")
     if isinstance(predictions, Predictions) and len(predictions.classes) == 2 and positive in predictions.classes:
         predictions = no_at_ties(predictions, positive)
-    for challenge in listed:
+    for challenge in by_criterion:
         yield challenge, predictions
 
 
@@ -141,22 +141,23 @@ def _challenge(
 ) -> tuple[Benchmark, Predictions]:
     listed = np.concatenate([np.concatenate(ids) for ids in lists.values()])
     others = np.unique(items[~np.isin(items, listed)])
-    every = np.concatenate([listed, others])
+    all_items = np.concatenate([listed, others])
     kind = np.concatenate([np.repeat(SIDES, [len(ids.positive), len(ids.negative)]) for ids in lists.values()]
                           + [np.full(len(others), EASY)])
-    split = np.concatenate([np.full(len(np.concatenate(ids)), part) for part, ids in lists.items()]
+    split = np.concatenate([np.full(len(np.concatenate(ids)), name) for name, ids in lists.items()]
                            + [_splits(path, table, items, others, list(lists))])
-    carried, odd = kind == SIDES[0], 0
+    shows_class, n_contrary = kind == SIDES[0], 0
     if TRUTH in table.column_names:
-        stated, position = _truth(path, strings(path, table, TRUTH), task), positions(every, items)
-        truth = np.where(position >= 0, stated[position], carried)
-        odd, carried = int((truth != carried)[kind != EASY].sum()), truth
+        stated, position = _truth(path, strings(path, table, TRUTH), task), positions(all_items, items)
+        truth = np.where(position >= 0, stated[position], shows_class)
+        n_contrary, shows_class = int((truth != shows_class)[kind != EASY].sum()), truth
     else:
         split = np.where(kind == EASY, "train", split)  # their label is unknown: they are read, but not scored
-    notes = [f"{odd} listed images have another label than their list says."] if odd else []
+    notes = [f"{n_contrary} listed images have another label than their list says."] if n_contrary else []
     whole = Benchmark.of(
-        Collection("nooch", every), None, 0, np.arange(len(every)), split, label=np.where(carried, task, f"no {task}"),
-        domain=np.where(kind == EASY, EASY, "hard"), extra={COLUMN: kind},
+        Collection("nooch", all_items), None, 0, np.arange(len(all_items)), split,
+        label=np.where(shows_class, task, f"no {task}"), domain=np.where(kind == EASY, EASY, "hard"),
+        extra={COLUMN: kind},
         card={"name": _name(criterion, task), "shift": "context", "positive": task, "notes": notes,
               "criterion": {"name": f"published {criterion}"}})
     if task not in whole.names["label"]:
@@ -177,19 +178,19 @@ def no_at_ties(predictions: Predictions, task: str) -> Predictions:
     sorts first would win: `car` before `no car`, but `no tie` before `tie`. The class's score is lowered by the
     smallest possible step; images with equal scores stay equal.
     """
-    scores, there = predictions.scores, predictions.classes.index(task)
+    scores, column = predictions.scores, predictions.classes.index(task)
     tied = np.flatnonzero(scores[:, 0] == scores[:, 1])
     if not len(tied):
         return predictions
     scores = scores.copy()
-    value = scores[tied, there]
-    scores[tied, there] = np.where(value == 0, -np.finfo(np.float32).tiny, np.nextafter(value, np.float32(-np.inf)))
+    value = scores[tied, column]
+    scores[tied, column] = np.where(value == 0, -np.finfo(np.float32).tiny, np.nextafter(value, np.float32(-np.inf)))
     return replace(predictions, scores=scores)
 
 
 def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark, task: str) -> Predictions | None:
-    """Predictions from a single number per image; None if the table has neither column of `ONE`."""
-    name = next((word for word in ONE if word in table.column_names), None)
+    """Predictions from a single number per image; None if the table has neither column of `SINGLE`."""
+    name = next((word for word in SINGLE if word in table.column_names), None)
     if name is None:
         return None
     value = decimal(path, table, name)
@@ -199,28 +200,28 @@ def _one_column(path: Path | str, table: pa.Table, items: Strs, whole: Benchmark
                               f"every image a {'number from 0 to 1' if name == 'probability' else 'finite number'}.")
     if len(np.unique(items)) < len(items):
         names, times = np.unique(items, return_counts=True)
-        raise ShiftBenchError(f"{path}: image {names[times > 1][0]} stands more than once. Give one number per image.")
+        raise ShiftBenchError(f"{path}: image {names[times > 1][0]} appears more than once. Give one number per image.")
     scores = np.zeros((len(items), 2))
-    there = whole.names["label"].index(task)
+    column = whole.names["label"].index(task)
     with np.errstate(divide="ignore"):
-        scores[:, there] = value if name == "logit" else np.log(value)
-        scores[:, 1 - there] = 0.0 if name == "logit" else np.log1p(-value)
+        scores[:, column] = value if name == "logit" else np.log(value)
+        scores[:, 1 - column] = 0.0 if name == "logit" else np.log1p(-value)
     return Predictions(items, whole.split[positions(items, whole.items)], scores.astype(np.float32),
                        whole.names["label"])
 
 
-def _splits(path: Path | str, table: pa.Table, items: Strs, others: Strs, there: list[str]) -> Strs:
+def _splits(path: Path | str, table: pa.Table, items: Strs, others: Strs, with_lists: list[str]) -> Strs:
     """The split of images that are on no list: from the file's column, else the last split that has lists."""
     if "split" in table.column_names:
         words = strings(path, table, "split", gap="")[positions(others, items)]
         for word in np.unique(words).tolist():
-            if word not in WORDS:
-                raise unknown("split", word, WORDS, str(path))
-        return np.asarray([WORDS[word] for word in words.tolist()], np.str_)
-    if TRUTH in table.column_names and len(others) and len(there) > 1:
+            if word not in SPLIT_WORDS:
+                raise unknown("split", word, SPLIT_WORDS, str(path))
+        return np.asarray([SPLIT_WORDS[word] for word in words.tolist()], np.str_)
+    if TRUTH in table.column_names and len(others) and len(with_lists) > 1:
         raise ShiftBenchError(f"{path}: has images of both lists, valid and test, and {len(others)} on neither. Say in "
                               "a column 'split' which of the two each image belongs to.")
-    return np.full(len(others), there[-1])
+    return np.full(len(others), with_lists[-1])
 
 
 def _truth(path: Path | str, words: Strs, task: str) -> Bools:
@@ -232,16 +233,16 @@ def _truth(path: Path | str, words: Strs, task: str) -> Bools:
 
 def _task(folder: Path | str, task: str) -> str:
     """The task under its name in the lists' folder; without a name, the folder's only task."""
-    known = listed_tasks(folder)
-    if not known:
+    tasks = listed_tasks(folder)
+    if not tasks:
         raise ShiftBenchError(f"{folder}: has no files nooch_ids_CE_TASK_hard_positive_test.npy and the like. Give the "
                               "folder of the published lists.")
-    if not task and len(known) == 1:
-        return known[0].replace("_", " ")
+    if not task and len(tasks) == 1:
+        return tasks[0].replace("_", " ")
     if not task:
-        raise ShiftBenchError(f"{folder}: has lists of {', '.join(known)}. Name the one that was predicted: --task.")
-    if slug(task) not in known:
-        raise unknown("task", task, known, str(folder))
+        raise ShiftBenchError(f"{folder}: has lists of {', '.join(tasks)}. Name the one that was predicted: --task.")
+    if slug(task) not in tasks:
+        raise unknown("task", task, tasks, str(folder))
     return task.replace("_", " ")
 
 

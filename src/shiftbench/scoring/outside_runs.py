@@ -1,7 +1,7 @@
-"""Predictions from outside as finished runs: what names a run, and the same path afterwards as for our own.
+"""Predictions from outside as finished runs in memory, which are compared, selected and reported like any other run.
 
-A file, a frame or an object is one model's, unless columns `name`, `method`, `model`, `setting` or `seed` say which
-model each row is of. As runs in memory they are compared, selected and reported as every other run is.
+A file, a frame or an object is of one model, unless columns `name`, `method`, `model`, `setting` or `seed` say which
+model each row is of.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ TEXT = (*IDS, *CHOICES, SPLIT)
 
 @dataclass(frozen=True)
 class Words:
-    """What the user says of outside models: each a word for all of them, or one for each in their order."""
+    """What the user says about outside models: each a word for all models, or one for each in their order."""
 
     name: Sequence[str] = ()
     method: Sequence[str] = ()
@@ -45,7 +45,7 @@ class Words:
         return bool(self.name or self.method or self.setting or self.seed)
 
     def of(self, number: int, many: int) -> dict[str, Any]:
-        """What is said of one of `many` models."""
+        """What the user says about one of `many` models."""
         words: dict[str, Any] = {}
         for key, values in vars(self).items():
             if len(values) not in (0, 1, many):
@@ -70,7 +70,7 @@ def outside_runs(
                               f"{len(benchmarks)}.")
     words = words or Words()
     runs: dict[str, Finished] = {}
-    for number, (shown, source) in enumerate(zip(model_names(sources), sources, strict=True)):
+    for number, (title, source) in enumerate(zip(model_names(sources), sources, strict=True)):
         benchmark = benchmarks[0 if len(benchmarks) == 1 else number]
         if benchmark is None:
             continue
@@ -83,13 +83,13 @@ def outside_runs(
             continue
         for columns, predictions in _models(source, benchmark, reading):
             facts: dict[str, Any] = {**columns, **words.of(number, len(sources))}
-            method = facts.get("method") or facts.get("model") or facts.get("name") or shown
+            method = facts.get("method") or facts.get("model") or facts.get("name") or title
             settings = {"method": str(method), "seed": facts.get("seed", 0), "benchmark": benchmark.digest,
                         **{key: str(facts[key]) for key in ("model", "setting") if facts.get(key)}}
             name = _safe(str(facts.get("name") or run_id(settings)))
             if name in runs:
                 raise ShiftBenchError(
-                    f"{shown}: has the second model of method '{method}' with seed {settings['seed']} on "
+                    f"{title}: has the second model of method '{method}' with seed {settings['seed']} on "
                     f"'{benchmark.name}'. Tell them apart with --method, --setting, --seed or --name.")
             runs[name] = Finished(Path(name), settings, {"name": benchmark.name, "digest": benchmark.digest,
                                                          "path": None}, outside=predictions)
@@ -100,27 +100,28 @@ def _models(
     source: Any, benchmark: Benchmark, reading: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Any], Predictions | Answers]]:
     """The models of one source, each with what its columns say."""
-    taken = set((reading.get("columns") or {}).values())
-    if not is_described(source, benchmark, taken):
+    renamed = set((reading.get("columns") or {}).values())
+    if not is_described(source, benchmark, renamed):
         yield {}, read_predictions(source, benchmark, **reading)
         return
     table, where = read_table(source, text=(*TEXT, *COLUMNS)), table_name(source)
-    known = [name for name in COLUMNS if name in table.column_names and name not in {*benchmark.names["label"], *taken}]
+    others = {*benchmark.names["label"], *renamed}
+    columns = [name for name in COLUMNS if name in table.column_names and name not in others]
     codes = np.zeros(len(table), np.int64)
-    for name in known:
+    for name in columns:
         code, values = encode(strings(where, table, name))
         codes = codes * len(values) + code
-    rest = table.drop_columns(known)
+    predictions = table.drop_columns(columns)
     for model in dict.fromkeys(codes.tolist()):  # in the order in which the file has them
         rows = np.flatnonzero(codes == model)
-        first: dict[str, Any] = {name: str(table[name][int(rows[0])].as_py()) for name in known}
+        first: dict[str, Any] = {name: str(table[name][int(rows[0])].as_py()) for name in columns}
         if "seed" in first:
             first["seed"] = _seed(first["seed"], where)
-        shown = ", ".join(f"{name} {value}" for name, value in first.items())
+        model_name = ", ".join(f"{name} {value}" for name, value in first.items())
         try:
-            yield first, read_predictions(rest.take(pa.array(rows)), benchmark, **reading)
+            yield first, read_predictions(predictions.take(pa.array(rows)), benchmark, **reading)
         except ShiftBenchError as problem:
-            raise ShiftBenchError(f"{where} ({shown}): {str(problem).removeprefix('Table: ')}") from problem
+            raise ShiftBenchError(f"{where} ({model_name}): {str(problem).removeprefix('Table: ')}") from problem
 
 
 def is_run(source: Any) -> bool:
@@ -129,7 +130,7 @@ def is_run(source: Any) -> bool:
 
 
 def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:
-    """Whether a file or frame has columns that say which model each row is of, or is a run; those `taken` mean
+    """Whether a file or frame is a run, or has columns that say which model each row is of; the columns `taken` mean
     something else."""
     if is_run(source):
         return True
@@ -154,8 +155,8 @@ def score_outside(
     benchmark: Benchmark, runs: Sequence[Finished], *, replicates: int = REPLICATES, level: float = LEVEL,
     by: Sequence[str] = (), metrics: Sequence[str] = (), collection: Any = None,
 ) -> Scores:
-    """What `score_runs` says of the same predictions in run folders: each run, and each method's mean over its seeds
-    with how far it is behind the best. A single run has no mean."""
+    """The scores that `score_runs` gives the same predictions in run folders: of each run, and of each method's mean
+    over its seeds with how far it is behind the best. A single run has no mean."""
     grouped: dict[str, Any] = {"replicates": replicates, "level": level, "by": by, "collection": collection}
     predictions = [run.predictions(benchmark) for run in runs]
     parts = [score(benchmark, outputs, **run.head, metrics=metrics, **grouped)
@@ -179,7 +180,7 @@ def is_predictions(source: Any) -> bool:
     try:
         names = column_names(source)
     except ShiftBenchError:
-        return False  # whoever reads it as scores says what is wrong with it
+        return False  # reading it as scores then says what is wrong with it
     return "metric" not in names and any(name in names for name in IDS)
 
 
@@ -217,8 +218,8 @@ def _folders_and_files(sources: Sequence[Any]) -> tuple[list[Path], list[Any]]:
 
 
 def _no_predictions(sources: Sequence[Any]) -> ShiftBenchError:
-    return ShiftBenchError(f"{in_short(map(table_name, sources))}: holds no predictions, which name, method, setting "
-                           "and seed would describe. Leave them out.")
+    return ShiftBenchError(f"{in_short(map(table_name, sources))}: holds no predictions for name, method, setting and "
+                           "seed to describe. Leave them out.")
 
 
 def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None, **reading: Any) -> list[Finished]:
@@ -235,7 +236,7 @@ def runs_on_folds(
     predicted = [_predicted_folds(file, folds, reading.get("columns") or {}) for file in files]
     runs = []
     for fold in folds:
-        on_fold = [fold if any(other is fold for other in own) else None for own in predicted]
+        on_fold = [fold if any(other is fold for other in of_file) else None for of_file in predicted]
         others = [other for other in folds if other is not fold]
         runs.append([*(run for run in finished if run.benchmark["digest"] == fold.digest),
                      *(outside_runs(files, on_fold, words, **reading, beside=others) if files else [])])
@@ -243,8 +244,8 @@ def runs_on_folds(
 
 
 def _predicted_folds(source: Any, folds: Sequence[Benchmark], columns: Mapping[str, str]) -> list[Benchmark]:
-    """The folds that predictions are of: those whose test they predict, without the folds that hold out what their
-    column `split` calls trained. Where none is left, all: whoever reads them says what is wrong."""
+    """The folds whose test a source predicts, without the folds that hold out what its column `split` calls trained.
+    If none is left, all folds: reading them then raises an error that says what is wrong."""
     if len(folds) == 1:
         return list(folds)
     claimed: Strs | None = None
@@ -258,10 +259,10 @@ def _predicted_folds(source: Any, folds: Sequence[Benchmark], columns: Mapping[s
             return list(folds)
         items = strings(where, table, item)
         claimed = None if split is None else strings(where, table, split, gap="")
-    own = []
+    predicted = []
     for fold in folds:
         rows = positions(items, fold.items)
-        there, split = rows >= 0, fold.split[rows]
-        if (there & (split == "test")).any() and (claimed is None or not (there & trained(claimed, split)).any()):
-            own.append(fold)
-    return own or list(folds)
+        in_fold, split = rows >= 0, fold.split[rows]
+        if (in_fold & (split == "test")).any() and (claimed is None or not (in_fold & trained(claimed, split)).any()):
+            predicted.append(fold)
+    return predicted or list(folds)

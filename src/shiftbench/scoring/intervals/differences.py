@@ -45,15 +45,14 @@ def compare(
         t = δ / √V,    V = (Var_i(d_i) + δ²) / n + V_seeds(first) + V_seeds(second)
 
     d_i is the difference of the two methods' means over their runs at item i, δ its mean. With δ² in it, the variance
-    is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c).
-    Of single runs that are right or wrong (`values` of bools) p is McNemar's exact one,
-    and an interval reaches 0 where that does not refuse equality. V_seeds is `seeds`', and the degrees of freedom
-    are Satterthwaite's.
+    is that under equal methods: two single runs give McNemar's z = (b − c) / √(b + c). For single runs that are right
+    or wrong (`values` of bools) p is that of McNemar's exact test, and an interval reaches 0 unless that test refuses
+    equality. V_seeds is that of `seeds`, and the degrees of freedom are Satterthwaite's.
 
-    `against` leaves only the pairs of that method. The correction is for all pairs all the same, since the method to
-    compare against is as a rule the best, chosen by the same numbers; and for the number of `looks`, such as the groups
-    that are compared side by side. Where means are biased, `centre` replaces them,
-    `unsure` is the variance of each correction, and `size` the number of items behind each.
+    `against` leaves only the pairs of that method. The correction is still for all pairs, since the method to compare
+    against is usually the best, chosen by the same numbers; and for the number of `looks`, such as the groups that are
+    compared side by side. If means are biased, `centre` replaces them, `unsure` is the variance of each correction, and
+    `size` the number of items behind each.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -83,7 +82,7 @@ def compare(
     half = stdtrit(freedom, 1 - (1 - checked(level)) / 2 / max(1, pairs)) * np.sqrt(variance)
     low, high = difference - half, difference + half
     if values.dtype == np.bool_ and len(values) == n_methods:
-        p = np.asarray([mcnemar(values[one], values[two]) for one, two in zip(first, second, strict=True)])
+        p = np.asarray([mcnemar(values[a], values[b]) for a, b in zip(first, second, strict=True)])
         same = p * pairs > 1 - level
         low, high = np.where(same, np.minimum(low, 0.0), low), np.where(same, np.maximum(high, 0.0), high)
     return Compared(first, second, difference, low, high, p, np.minimum(1.0, p * pairs))
@@ -191,13 +190,13 @@ class Design:
             raise ShiftBenchError(f"No model is {100 * difference:g} points better than one with an accuracy of "
                                   f"{self.accuracy:g}. Ask for a smaller difference, or a lower accuracy.")
         weak, strong = self.accuracy, min(1.0, self.accuracy + difference)
-        one, other, mean = weak * (1 - weak), strong * (1 - strong), (weak + strong) / 2
+        variances, mean = (weak * (1 - weak), strong * (1 - strong)), (weak + strong) / 2
         if not self.paired:
-            return 2 * mean * (1 - mean), one + other
+            return 2 * mean * (1 - mean), sum(variances)
         differ = self.disagreement
         if differ is None:
-            differ = one + other - 2 * self.correlation * math.sqrt(one * other) + difference**2
-        differ = max(differ, difference)  # no fewer items make up the difference
+            differ = sum(variances) - 2 * self.correlation * math.sqrt(math.prod(variances)) + difference**2
+        differ = max(differ, difference)  # at least so many items make up the difference
         return differ, differ - difference**2
 
     def _z(self) -> float:

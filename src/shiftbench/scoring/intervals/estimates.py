@@ -129,7 +129,7 @@ def estimate(
 
 
 def without_interval(runs: Floats, owner: Sequence[int]) -> Estimate:
-    """The value of each run and of each method, runs × groups, and nothing about how sure they are."""
+    """The value of each run and of each method, from runs × groups, without intervals."""
     value = over_runs(runs, owner)
     nothing = np.full_like(value, np.nan)
     return Estimate(runs, value, value, nothing, nothing, nothing)
@@ -272,9 +272,9 @@ def student(freedom: Floats | Ints | float, level: float) -> Floats:
 def seeds(runs: Floats, noise: Floats, method: Sequence[int] | Ints) -> Seeds:
     """What seeds add: the variance between a method's runs beyond `noise`, over their number.
 
-    With few runs a method's own estimate is often too low by chance, so it counts for no less than the pooled one of
-    all methods, which also stands in for a method with a single run. Of that many degrees of freedom is then t. With
-    single runs only nothing is known of seeds: the variance is 0, and an interval is about these runs and no others.
+    With few runs a method's own estimate is often too low by chance, so it is never taken below the pooled estimate of
+    all methods, which also serves a method with a single run; t has the degrees of freedom of the pooled estimate. With
+    only single runs nothing is known about seeds: the variance is 0, and an interval is about these runs alone.
     """
     count = np.bincount(np.asarray(method, np.int64))[:, None]
     freedom = int((count - 1).sum())
@@ -328,8 +328,8 @@ def wilson(value: Floats | float, n: Floats | Ints | float, level: float = LEVEL
 def effective(value: Floats, variance: Floats, n: Ints | int, runs: Ints | int = 1) -> Floats:
     """The size of a plain sample in which a share has this variance: value (1 − value) / variance.
 
-    A mean over `runs` that agree on every item is worth n items, one over runs that err independently `runs` × n; more
-    is not believed. Where everything is right there is no variance to see, and it is n.
+    A mean over `runs` that agree on every item is worth n items, one over runs that err independently `runs` × n, which
+    is the upper limit. If everything is right there is no variance to see, and the size is n.
     """
     spread = value * (1 - value)
     size = np.broadcast_to(np.asarray(n, np.float64), spread.shape)
@@ -354,7 +354,7 @@ def normal_quantile(level: float) -> float:
 
 
 def checked(level: float) -> float:
-    """A level as it should be: 0.95, not 95."""
+    """The level, after checking that it is a share: 0.95, not 95."""
     if not 0 < level < 1:
         raise ShiftBenchError(f"level = {level}, but the level of an interval lies between 0 and 1, such as 0.95.")
     return level
@@ -392,8 +392,8 @@ def bootstrap(
 ) -> Floats:
     """Replicates of any statistic of n items: `statistic(weight)` sees how often each item was drawn.
 
-    The way for metrics that are no function of few counts: `bootstrap(lambda w: auc(label, scores, w), len(label))`.
-    One replicate's weights are held at a time.
+    For metrics that are not a function of a few counts: `bootstrap(lambda w: auc(label, scores, w), len(label))`. The
+    weights of one replicate are in memory at a time.
     """
     rng = child(seed, "bootstrap", "items", purpose)
     return np.asarray([

@@ -101,7 +101,7 @@ class Worst:
 
     @cached_property
     def unsure(self) -> Floats:
-        """Methods: what the interval has beyond the variance of `items`, which is how biased the minimum is."""
+        """Methods: the variance of the interval beyond that of `items`, which comes from the bias of the minimum."""
         if self.contributions is None or self.level is None:
             return np.full(len(self.code), np.nan)
         half = (self.estimate.below + self.estimate.above) / 2 / student(np.inf, self.level)
@@ -113,7 +113,7 @@ def worst_by(
 ) -> Worst:
     """The worst group of contributions, runs × items, that lie group by group, under the law of the metric.
 
-    It is the highest where `lower` is better, else the lowest; each law knows one of the two, and mirrors the other.
+    It is the highest if `lower` is better, else the lowest; each law computes one of the two and mirrors the other.
     """
     if law == "student":
         return worst_loss(values, start, owner, level) if lower else mirrored(
@@ -136,8 +136,8 @@ def worst_share(
 ) -> Worst:
     """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `intervals.lowest`.
 
-    Items lie group by group; or `rows` has their numbers so, an item once for every group that it is in. Where groups
-    overlap they are not independent, and the estimate is not corrected.
+    Items lie group by group; or `rows` lists them group by group, an item once for every group that it is in. Groups
+    that overlap are not independent, and the estimate is then not corrected.
     """
     laid = hits if rows is None else hits[:, rows]
     size = sizes_of(laid.shape[1], start)
@@ -161,8 +161,8 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
     mean = np.add.reduceat(values, start, axis=1) / size
     ends = None
     if level and size.min() > 1 and np.isfinite(mean).all():
-        rest = (values - np.repeat(mean, size, axis=1)) ** 2
-        error = np.sqrt(np.add.reduceat(rest, start, axis=1) / (size - 1) / size)
+        squares = (values - np.repeat(mean, size, axis=1)) ** 2
+        error = np.sqrt(np.add.reduceat(squares, start, axis=1) / (size - 1) / size)
         below = lowest_mean(-mean, error, level, freedom=size - 1)
         ends = Lowest(-below.high, -below.middle, -below.low)
     worst = worst_estimate(values, size, -mean, owner, level, ends)
@@ -198,8 +198,8 @@ def worst_estimate(
 
     Items lie group by group, or `members` has the items of each group.
 
-    Runs share their items: where all runs of a method err alike a mean over them is known no better than one run, where
-    they err independently much better. A half-width is that of one run times √(variance of the mean / mean variance).
+    Runs share their items: if all runs of a method err alike, their mean is known no better than one run; if they err
+    independently, much better. A half-width is that of one run times √(variance of the mean / mean variance).
     """
     which, average = mean.argmin(axis=1), over_runs(mean, owner).argmin(axis=1)
     runs = np.take_along_axis(mean, which[:, None], axis=1)
@@ -360,8 +360,8 @@ def _log_ways(n: Ints, k: Floats) -> Floats:
 def _invert(tail: Callable[[Floats], Floats], low: Floats, high: Floats, known: Bools) -> Floats:
     """The point, for each run, where the growing `tail` reaches ½ between low and high, REACH standard errors off.
 
-    False position on the normal scale, where a tail is nearly a line, with the Illinois rule against a stuck end. What
-    is `known` need not be found; a run that is found stays, so that it does not depend on the others.
+    False position on the normal scale, where a tail is nearly a line, with the Illinois rule against a stuck end. Runs
+    that are `known` are not solved; a solved run stays as it is, so that it does not depend on the others.
     """
     from scipy.special import ndtri
 

@@ -58,30 +58,30 @@ def r_items(truth: Reals, predicted: Reals, group: Ints) -> Floats:
     return np.asarray(total / truth.shape[1])
 
 
-def _r_items(truth: Reals, predicted: Reals, group: Ints, has: Bools) -> Floats:
-    many = int(group.max(initial=-1)) + 1
-    known = group[has]
-    r = pearson_by_group(truth[has], predicted[has], known, many)
-    u, v = (_standard(values[has], known, many) for values in (truth, predicted))
+def _r_items(truth: Reals, predicted: Reals, group: Ints, has_label: Bools) -> Floats:
+    n_groups = int(group.max(initial=-1)) + 1
+    labelled = group[has_label]
+    r = pearson_by_group(truth[has_label], predicted[has_label], labelled, n_groups)
+    u, v = (_standard(values[has_label], labelled, n_groups) for values in (truth, predicted))
     items = r[group]
-    share = np.bincount(group, minlength=many) / np.maximum(np.bincount(known, minlength=many), 1)
-    items[has] += share[known] * (u * v - r[known] * (u * u + v * v) / 2)
+    share = np.bincount(group, minlength=n_groups) / np.maximum(np.bincount(labelled, minlength=n_groups), 1)
+    items[has_label] += share[labelled] * (u * v - r[labelled] * (u * u + v * v) / 2)
     return items
 
 
-def _standard(values: Reals, group: Ints, many: int) -> Floats:
-    apart = values - group_means(np.asarray(values, np.float64), group, many).value[group]
+def _standard(values: Reals, group: Ints, n_groups: int) -> Floats:
+    centred = values - group_means(np.asarray(values, np.float64), group, n_groups).value[group]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(apart / np.sqrt(group_means(apart**2, group, many).value)[group])
+        return np.asarray(centred / np.sqrt(group_means(centred**2, group, n_groups).value)[group])
 
 
 def _centred(values: Reals, group: Ints, n_groups: int) -> Floats:
-    """Less the group's mean, taken from the group's first value on: what does not vary is then exactly 0."""
+    """Values minus their group's mean, computed relative to its first value, so that constant groups are exactly 0."""
     first = np.zeros(n_groups)
     first[group[::-1]] = values[::-1]
-    moved = np.asarray(values, np.float64) - first[group]
+    shifted = np.asarray(values, np.float64) - first[group]
     count = np.maximum(np.bincount(group, minlength=n_groups), 1)
-    return np.asarray(moved - (np.bincount(group, moved, n_groups) / count)[group])
+    return np.asarray(shifted - (np.bincount(group, shifted, n_groups) / count)[group])
 
 
 # Boxes: GlobalWheat
@@ -127,38 +127,38 @@ def _accuracy(truth: Sequence[Numbers], kept: Sequence[Numbers], overlap: float)
     choices = n_true[image]  # true boxes that each predicted box may go to
     pair = np.repeat(np.arange(len(image)), choices)
     nth = np.arange(len(pair)) - np.repeat(np.cumsum(choices) - choices, choices)
-    other = (np.cumsum(n_true) - n_true)[image[pair]] + nth
-    share = intersection_over_union(_stack(truth)[other], _stack(kept)[pair])
-    begin = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
-    most = np.repeat(np.maximum.reduceat(share, begin), choices[choices > 0]) if len(begin) else share
-    best = np.flatnonzero((share == most) & (share >= overlap))
+    true_box = (np.cumsum(n_true) - n_true)[image[pair]] + nth
+    overlaps = intersection_over_union(_stack(truth)[true_box], _stack(kept)[pair])
+    firsts = np.flatnonzero(nth == 0)  # a predicted box's choices lie side by side
+    most = np.repeat(np.maximum.reduceat(overlaps, firsts), choices[choices > 0]) if len(firsts) else overlaps
+    best = np.flatnonzero((overlaps == most) & (overlaps >= overlap))
     best = best[np.unique(pair[best], return_index=True)[1]]  # the first of equals
-    matched = np.unique(other[best])
+    matched = np.unique(true_box[best])
     hits = np.bincount(np.repeat(np.arange(len(truth)), n_true)[matched], minlength=len(truth))
-    either = n_true + n_kept - hits
-    return np.asarray(np.where(either > 0, hits / np.maximum(either, 1), 1.0))
+    union = n_true + n_kept - hits
+    return np.asarray(np.where(union > 0, hits / np.maximum(union, 1), 1.0))
 
 
 def intersection_over_union(a: Numbers, b: Numbers) -> Reals:
     """Pair by pair, as 32-bit floats unless the boxes are 64-bit; 0 where neither box has an area."""
-    kind = np.float64 if np.float64 in (a.dtype, b.dtype) else np.float32
-    a, b = a.astype(kind), b.astype(kind)
+    dtype = np.float64 if np.float64 in (a.dtype, b.dtype) else np.float32
+    a, b = a.astype(dtype), b.astype(dtype)
     sides = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0)
     inner = sides[:, 0] * sides[:, 1]
     union = _area(a) + _area(b) - inner
-    return np.asarray(np.divide(inner, union, out=np.zeros(len(a), kind), where=union > 0))
+    return np.asarray(np.divide(inner, union, out=np.zeros(len(a), dtype), where=union > 0))
 
 
 def _area(boxes: Numbers) -> Numbers:
     return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
 
 
-def _lengths(parts: Sequence[Numbers]) -> Ints:
-    return np.asarray([len(part) for part in parts], np.int64)
+def _lengths(lists: Sequence[Numbers]) -> Ints:
+    return np.asarray([len(boxes) for boxes in lists], np.int64)
 
 
-def _stack(parts: Sequence[Numbers]) -> Numbers:
-    filled = [part.reshape(-1, 4) for part in parts if len(part)]
+def _stack(lists: Sequence[Numbers]) -> Numbers:
+    filled = [boxes.reshape(-1, 4) for boxes in lists if len(boxes)]
     return np.concatenate(filled) if filled else np.zeros((0, 4), np.float32)
 
 
@@ -173,16 +173,16 @@ def domain_items(values: Floats, domain: Ints) -> Floats:
 
         c_i = M + n / (D n_d) √(n_d / (n_d − 1)) (v_i − m_d)
 
-    Domains are taken as given, so only what items vary within them counts; the one item of a domain varies as much as
-    it differs from M.
+    Domains are fixed, so only the variation of items within them counts; the single item of a domain varies by its
+    difference from M.
     """
     codes, code, size = np.unique(domain, return_inverse=True, return_counts=True)
-    many = np.bincount(code)[code]
-    within = np.stack([np.bincount(code, one) / size for one in values])
+    domain_size = np.bincount(code)[code]
+    within = np.stack([np.bincount(code, run) / size for run in values])
     mean = within.mean(axis=1, keepdims=True)
-    apart = values - np.where(many > 1, within[:, code], mean)
-    apart *= values.shape[1] / (len(codes) * many) * np.sqrt(many / np.maximum(many - 1, 1))
-    return np.asarray(mean + apart - apart.mean(axis=1, keepdims=True))
+    deviation = values - np.where(domain_size > 1, within[:, code], mean)
+    deviation *= values.shape[1] / (len(codes) * domain_size) * np.sqrt(domain_size / np.maximum(domain_size - 1, 1))
+    return np.asarray(mean + deviation - deviation.mean(axis=1, keepdims=True))
 
 
 # Tokens: Py150
@@ -215,7 +215,7 @@ class Places(NamedTuple):
         return Places(np.where(kind == NO_LABEL, NO_LABEL, label), np.where(label == NO_LABEL, NO_LABEL, kind))
 
     def hits(self, answers: Answers) -> Bools:
-        """Where the answer is right; an answer beyond the last label is not looked at."""
+        """Where the answer is right; answers beyond the last label are ignored."""
         flat, start = answers.values[TOKENS]
         width = self.label.shape[1]
         asked = (width - (self.label != NO_LABEL)[:, ::-1].argmax(axis=1)) * (self.label != NO_LABEL).any(axis=1)
@@ -235,8 +235,8 @@ def token_hits(label: Numbers, predicted: Numbers) -> Floats:
 
 def ratio_items(right: Floats, count: Ints, group: Ints) -> Floats:
     """Contributions to R = Σ right / Σ count within each group: c_i = R + (right_i − R count_i) / mean count."""
-    many = int(group.max(initial=-1)) + 1
-    tokens, files = np.bincount(group, count, many), np.bincount(group, minlength=many)
+    n_groups = int(group.max(initial=-1)) + 1
+    tokens, files = np.bincount(group, count, n_groups), np.bincount(group, minlength=n_groups)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.stack([np.bincount(group, one, many) / tokens for one in right])[:, group]
+        rate = np.stack([np.bincount(group, run, n_groups) / tokens for run in right])[:, group]
         return np.asarray(rate + (right - rate * count) / (tokens / files)[group])

@@ -55,12 +55,12 @@ def losses(label: Ints, scores: Table) -> Floats:
 
     A block of items at a time: the whole table in 64 bits, several times over, would be most of the memory of a score.
     """
-    each = np.empty(scores.shape[:-1])
+    item_losses = np.empty(scores.shape[:-1])
     for block in _blocks(scores):
         logs = log_softmax(scores[..., block, :])
         labels = np.broadcast_to(label[block], logs.shape[:-1])[..., None]
-        each[..., block] = -np.take_along_axis(logs, labels, axis=-1)[..., 0]
-    return each
+        item_losses[..., block] = -np.take_along_axis(logs, labels, axis=-1)[..., 0]
+    return item_losses
 
 
 def has_probabilities(scores: Table) -> bool:
@@ -71,8 +71,8 @@ def has_probabilities(scores: Table) -> bool:
     """
     several = np.zeros(scores.shape[:-2], np.bool_)
     for block in _blocks(scores):
-        part = scores[..., block, :]
-        several |= np.isfinite(part).sum(axis=(-2, -1)) > part.shape[-2]
+        table = scores[..., block, :]
+        several |= np.isfinite(table).sum(axis=(-2, -1)) > table.shape[-2]
         if several.all():
             return True
     return False
@@ -99,8 +99,8 @@ def _mean(values: Floats, weight: Floats | None) -> float:
     if weight is None:
         return float(np.mean(values))
     total = float(weight.sum())
-    taken = weight > 0  # 0 × inf is not a number, but an item drawn 0 times is simply absent
-    return float(values[taken] @ weight[taken]) / total if total else math.nan
+    drawn = weight > 0  # 0 × inf is not a number, but an item drawn 0 times is simply absent
+    return float(values[drawn] @ weight[drawn]) / total if total else math.nan
 
 
 # Counts of groups and classes
@@ -171,10 +171,10 @@ def tally(
     cells, true = np.unique(true, return_inverse=True)
     position = np.searchsorted(cells, guess)
     position[position == len(cells)] = 0
-    known = cells[position] == guess  # a class predicted where the group's truth lacks it has no cell
+    has_cell = cells[position] == guess  # a class predicted where the group's truth lacks it has no cell
     truth = _count(true, weight, len(cells))
     hits = _count(true[hit], None if weight is None else weight[hit], len(cells))
-    guesses = _count(position[known], None if weight is None else weight[known], len(cells))
+    guesses = _count(position[has_cell], None if weight is None else weight[has_cell], len(cells))
     kept = truth > 0  # weights may be 0
     return Tally(cells[kept] // classes, truth[kept], guesses[kept], hits[kept], n_groups)
 
@@ -198,8 +198,8 @@ def f1_items(label: Ints, predicted: Ints, n_classes: int) -> Floats:
     per_item, penalty = np.zeros((runs, n_classes)), np.zeros((runs, n_classes))
     per_item[:, classes], penalty[:, classes] = 2 / both, f1 / both
     of_predicted = np.take_along_axis(penalty, predicted, axis=1)
-    each = (predicted == label) * per_item[:, label] - penalty[:, label] - of_predicted
-    return np.asarray(f1.mean(axis=1, keepdims=True) + each * (n / len(classes)))
+    deviation = (predicted == label) * per_item[:, label] - penalty[:, label] - of_predicted
+    return np.asarray(f1.mean(axis=1, keepdims=True) + deviation * (n / len(classes)))
 
 
 def _count(cells: Ints, weight: Floats | None, size: int) -> Floats:
@@ -333,18 +333,18 @@ def over_pairs(label: Ints, scores: Table, pairs: Sequence[tuple[int, int]], *, 
     chosen[size == 0] = chosen[:, size == 0] = 0.0
     if not chosen.any():
         return PairMean(math.nan, math.nan, 0)
-    worth = chosen / (2 * size[:, None] if balanced else size[:, None] + size).clip(1) / (chosen.sum() / 2)
-    each = (_beats(label, scores) * worth[label]).sum(axis=1)
-    centre = np.bincount(label, each, n_classes) / size.clip(1)
-    spread = np.bincount(label, (each - centre[label]) ** 2, n_classes)
-    return PairMean(float(each.sum()), float((spread * size / (size - 1).clip(1)).sum()),
+    weight = chosen / (2 * size[:, None] if balanced else size[:, None] + size).clip(1) / (chosen.sum() / 2)
+    contribution = (_beats(label, scores) * weight[label]).sum(axis=1)
+    centre = np.bincount(label, contribution, n_classes) / size.clip(1)
+    spread = np.bincount(label, (contribution - centre[label]) ** 2, n_classes)
+    return PairMean(float(contribution.sum()), float((spread * size / (size - 1).clip(1)).sum()),
                     int((chosen.sum(axis=1) * size).sum()))
 
 
 def _beats(label: Ints, scores: Table) -> Floats:
     """Items × classes: 1 where the item's own class has the higher score, ½ where both have the same."""
-    own = scores[np.arange(len(label)), label][:, None]
-    return np.asarray((own > scores) + 0.5 * (own == scores), np.float64)
+    true_score = scores[np.arange(len(label)), label][:, None]
+    return np.asarray((true_score > scores) + 0.5 * (true_score == scores), np.float64)
 
 
 # Means over groups
@@ -374,8 +374,8 @@ def mean_over_groups(values: Floats) -> float:
     >>> mean_over_groups(np.array([0.5, math.nan, 1.0]))
     0.75
     """
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else math.nan
 
 
 def percentile_over_groups(values: Floats, q: float = 10.0) -> float:
@@ -387,5 +387,5 @@ def percentile_over_groups(values: Floats, q: float = 10.0) -> float:
     >>> percentile_over_groups(np.array([0.0, math.nan, 0.5, 1.0]))
     0.1
     """
-    known = values[~np.isnan(values)]
-    return float(np.percentile(known, q)) if len(known) else math.nan
+    defined = values[~np.isnan(values)]
+    return float(np.percentile(defined, q)) if len(defined) else math.nan

@@ -40,8 +40,8 @@ def auc(label: Ints, scores: Table, weight: Floats | None = None) -> float:
         with np.errstate(invalid="ignore"):
             return _one_auc(label == 1, np.asarray(scores[:, 1] - scores[:, 0], np.float64), weight)  # keeps ties exact
     ranks = log_softmax(scores)
-    each = np.asarray([_one_auc(label == code, ranks[:, code], weight) for code in range(scores.shape[1])])
-    return float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else math.nan
+    areas = np.asarray([_one_auc(label == code, ranks[:, code], weight) for code in range(scores.shape[1])])
+    return float(np.mean(areas[~np.isnan(areas)])) if not np.isnan(areas).all() else math.nan
 
 
 def midranks(values: npt.NDArray[np.floating]) -> Floats:
@@ -82,8 +82,8 @@ def auc_items(positive: Bools, score: npt.NDArray[np.floating]) -> Floats:
         return np.full(score.shape, np.nan)
     value = placements(positive, np.asarray(score, np.float64))
     area = value[:, positive].mean(axis=1, keepdims=True)
-    each = np.where(positive, _worth(n, m), _worth(n, n - m))
-    items = area + each * (value - area)
+    weight = np.where(positive, _worth(n, m), _worth(n, n - m))
+    items = area + weight * (value - area)
     items[np.isnan(score).any(axis=1)] = np.nan
     return np.asarray(items)
 
@@ -135,20 +135,21 @@ def _slopes(label: Reals, score: Reals) -> tuple[float, Floats]:
     last = np.flatnonzero(ends)[run]
     first = np.append(0, np.flatnonzero(ends)[:-1] + 1)[run]
     above = np.append(0.0, np.cumsum(positive))
-    many = last + 1 - begin[task]
-    share = (above[last + 1] - above[begin[task]]) / many
+    n_above = last + 1 - begin[task]
+    share = (above[last + 1] - above[begin[task]]) / n_above
     # Sums over the positives from an entry's run to its task's end.
-    inverse, part = (np.append(0.0, np.cumsum(positive * values / many)) for values in (np.ones(len(task)), share))
-    below = positive * (inverse[stop[task]] - inverse[first]) - (part[stop[task]] - part[first])
+    inverse, weighted = (np.append(0.0, np.cumsum(positive * values / n_above))
+                         for values in (np.ones(len(task)), share))
+    below = positive * (inverse[stop[task]] - inverse[first]) - (weighted[stop[task]] - weighted[first])
     positives = np.bincount(task, positive)
     average = np.bincount(task, positive * share) / positives
     slope = (positive * (share - average[task]) + below) / positives[task]
     return float(average.sum()), np.asarray(np.bincount(row, slope, len(label)), np.float64)
 
 
-def _worth(n: int, own: int) -> float:
+def _worth(n: int, of_polarity: int) -> float:
     """A single item of a polarity has no spread to enlarge."""
-    return n / own * np.sqrt(own / (own - 1)) if own > 1 else float(n)
+    return n / of_polarity * np.sqrt(of_polarity / (of_polarity - 1)) if of_polarity > 1 else float(n)
 
 
 def _one_auc(positive: npt.NDArray[np.bool_], rank: Floats, weight: Floats | None) -> float:
