@@ -9,10 +9,13 @@ from html.parser import HTMLParser
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from rich.console import Console
 
+import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -397,3 +400,12 @@ def test_the_baseline_comes_first(study, tmp_path, names, first):
     names = sorted(set(renamed.names.tolist()))
     results = results_of(renamed, benchmarks[:1])
     assert results.shown_methods == [first, *(name for name in names if name != first)]
+
+
+def test_a_parquet_file_with_a_damaged_name_is_one_line(tmp_path):
+    """A byte of a column's name in the footer is none of UTF-8: pyarrow stumbles over it before any reader does."""
+    file = tmp_path / "scores.parquet"
+    pq.write_table(pa.table({"column": [1, 2]}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(b"column", b"\xffolumn"))
+    with pytest.raises(ShiftBenchError, match=r"scores\.parquet"):
+        sb.report(file, tmp_path / "report.html")

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular, inside
+from shiftbench.core.tables import FAULTS
 from shiftbench.core.toml import read_toml
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
@@ -267,7 +267,7 @@ def _table(path: Path, benchmark: Benchmark) -> Predictions | Answers:
     if path.suffix.lower() == ".parquet":
         try:
             facts = pq.read_metadata(path)
-        except (pa.ArrowException, OSError) as problem:
+        except (*FAULTS, OSError) as problem:
             raise ShiftBenchError(f"{path}: not a readable parquet table.") from problem
         size = sum(facts.row_group(number).total_byte_size for number in range(facts.num_row_groups))
         if facts.num_rows > len(benchmark) or size > MOST_BYTES:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.tables import FAULTS
 from shiftbench.data.benchmark import Benchmark, collection_if_there
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import RUN, VERSION_KEY, Scores
@@ -84,7 +84,7 @@ def is_score_table(source: Any) -> bool:
         return isinstance(source, Scores)
     try:
         return VERSION_KEY in (pq.read_schema(source).metadata or {})
-    except (pa.ArrowException, OSError):
+    except (*FAULTS, OSError):
         return False  # the reader reports what is wrong
 
 
