@@ -189,8 +189,7 @@ def hierarchy(
 
     `edits` is a script to apply to it, and `classes` is a file with the ids of the leaves to keep.
     """
-    from shiftbench.hierarchies.edits import edited
-    from shiftbench.hierarchies.sources import open_hierarchy, read_classes
+    from shiftbench.hierarchies.sources import edited, open_hierarchy, read_classes
 
     opened = open_hierarchy(source, None if classes is None else read_classes(classes))
     return edited(opened, edits or [], tree=tree) if edits or tree else opened

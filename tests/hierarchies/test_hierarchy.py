@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.hierarchies.cuts import best_cut, cuts, facts
-from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.hierarchy import Hierarchy, best_cut, cuts, facts
 from shiftbench.hierarchies.sides import by_kinship, child_groups, separation
 from shiftbench.hierarchies.superclasses import TASKS, named_task, superclasses
 from tests.strategies import seeds

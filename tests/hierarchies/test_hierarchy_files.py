@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.hierarchies.edits import edited
 from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.sources import open_hierarchy
+from shiftbench.hierarchies.sources import edited, open_hierarchy
 from tests.hierarchies.test_hierarchy import graphs, paths, quick, wide
 
 

@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.hierarchies.cuts import CLUSTERS, best_cut, clusters
-from shiftbench.hierarchies.hierarchy import Hierarchy
+from shiftbench.hierarchies.hierarchy import Hierarchy, best_cut
 from shiftbench.hierarchies.sides import child_groups
 from shiftbench.hierarchies.sources import open_hierarchy
-from shiftbench.hierarchies.superclasses import TASKS, named_task, superclasses
+from shiftbench.hierarchies.superclasses import CLUSTERS, TASKS, clusters, named_task, superclasses
 from tests.hierarchies.test_hierarchy import graphs, leaves_under, paths
 
 HERE = Path(__file__).parent

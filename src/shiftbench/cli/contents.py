@@ -52,7 +52,7 @@ def show_benchmark(benchmark: "Benchmark") -> None:
 
 def show_hierarchy(hierarchy: "Hierarchy") -> None:
     """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
-    from shiftbench.hierarchies.cuts import facts
+    from shiftbench.hierarchies.hierarchy import facts
 
     summary = facts(hierarchy)
     roots, several = len(summary["roots"]), len(summary["several_parents"])

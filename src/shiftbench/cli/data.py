@@ -128,7 +128,7 @@ def show(
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.collection import MARKER as COLLECTION
     from shiftbench.data.collection import Collection
-    from shiftbench.hierarchies.cuts import facts as hierarchy_facts
+    from shiftbench.hierarchies.hierarchy import facts as hierarchy_facts
     from shiftbench.hierarchies.sources import holds_hierarchy, open_hierarchy
     from shiftbench.reporting.terminal import collection_facts
     from shiftbench.sweeps.status import states, status

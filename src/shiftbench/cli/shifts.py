@@ -168,7 +168,7 @@ def hierarchy(
 
     shiftbench hierarchy --task entity13
     """
-    from shiftbench.hierarchies.cuts import facts
+    from shiftbench.hierarchies.hierarchy import facts
 
     opened = None if source is None else verbs.hierarchy(source, edits=edits, classes=classes, tree=tree)
     if opened is not None and level is None and not task:

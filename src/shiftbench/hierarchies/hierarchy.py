@@ -1,8 +1,12 @@
-"""A class hierarchy: nodes, edges from parent to child, and which nodes are classes of a data set."""
+"""A class hierarchy: nodes, edges from parent to child, and which nodes are classes of a data set.
+
+Below it, where to cut it into superclasses: its levels, of which the most balanced is proposed.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -239,3 +243,66 @@ def _cycle(hierarchy: Hierarchy) -> list[str]:
         node = int(above[stuck[above]][0])
     ring = [*path[path.index(node):], node][::-1]
     return [str(hierarchy.nodes[code]) for code in (ring if len(ring) < 12 else [*ring[:10], ring[-1]])]
+
+
+# Where to cut: every level, and how even its superclasses are.
+
+class Cut(NamedTuple):
+    """One level: its nodes, those that can be superclasses (two leaves or more), and how even their sizes are.
+
+        balance = (share of all leaves that superclasses reach) · H(p) / ln k,   p the shares of the k superclasses
+
+    A balance of 1 means that every leaf is in one of k equally large superclasses.
+    """
+
+    level: int
+    nodes: int
+    leaves: int  # the number of nodes that are leaves
+    superclasses: int
+    smallest: int  # leaves of the smallest superclass
+    median: float
+    largest: int
+    balance: float
+
+
+def cuts(hierarchy: Hierarchy) -> list[Cut]:
+    """Every level from the root down."""
+    return [_cut(hierarchy, level) for level in range(int(hierarchy.levels.max()) + 1)]
+
+
+def best_cut(hierarchy: Hierarchy) -> Cut:
+    """The most balanced level, the upper one of equals. It has three superclasses or more if any level does."""
+    for least in (3, 2):
+        enough = [cut for cut in cuts(hierarchy) if cut.superclasses >= least]
+        if enough:
+            return max(enough, key=lambda cut: (round(cut.balance, 9), -cut.level))
+    raise ShiftBenchError(f"{hierarchy.name}: no level has two nodes with two classes each; there is nothing to cut. "
+                          "A superclass needs a class to train on and another to test on.")
+
+
+def facts(hierarchy: Hierarchy) -> dict[str, Any]:
+    """The facts about a hierarchy that `shiftbench show` prints."""
+    several = hierarchy.nodes[hierarchy.several_parents].tolist()
+    try:
+        proposed: int | None = best_cut(hierarchy).level
+    except ShiftBenchError:
+        proposed = None
+    return {
+        "name": hierarchy.name, "nodes": len(hierarchy), "edges": len(hierarchy.parent),
+        "leaves": int(hierarchy.is_leaf.sum()), "missing": list(hierarchy.missing), "digest": hierarchy.digest,
+        "roots": hierarchy.nodes[hierarchy.roots].tolist(), "tree": not several, "several_parents": several,
+        "levels": [cut._asdict() for cut in cuts(hierarchy)], "proposed_level": proposed,
+    }
+
+
+def _cut(hierarchy: Hierarchy, level: int) -> Cut:
+    nodes = np.flatnonzero(hierarchy.levels == level)
+    eligible = nodes[hierarchy.sizes[nodes] >= 2]
+    sizes = hierarchy.sizes[eligible]
+    if not len(eligible):
+        return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), 0, 0, 0.0, 0, 0.0)
+    share = sizes / sizes.sum()
+    evenness = float(-(share * np.log(share)).sum() / np.log(len(eligible))) if len(eligible) > 1 else 0.0
+    covered = len(np.unique(np.concatenate([hierarchy.leaves_below(node) for node in eligible.tolist()])))
+    return Cut(level, len(nodes), int(hierarchy.is_leaf[nodes].sum()), len(eligible), int(sizes.min()),
+               float(np.median(sizes)), int(sizes.max()), evenness * covered / int(hierarchy.is_leaf.sum()))

@@ -1,13 +1,14 @@
-"""Read hierarchies from BREEDS' files, WordNet, tables of parent and child (CSV, text), JSON, or a collection."""
+"""Read hierarchies from BREEDS' files, WordNet, tables of parents and children, or a collection; and edit them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import path_of, read_json, read_text
 from shiftbench.core.tables import read_table
+from shiftbench.core.toml import read_toml
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
@@ -197,3 +198,121 @@ def _lines(path: Path) -> list[str]:
 
 
 READ = {".csv": _csv, ".json": _json, ".txt": _text}
+
+
+# Edits: a script of the four edits in BREEDS' appendix A.4, applied in order and checked.
+
+VERBS: dict[str, tuple[str, ...]] = {"collapse": (), "insert": ("above",), "delete": (), "add": ("under",)}
+OPTIONAL = {"insert": ("name",)}
+
+
+def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]], *, tree: bool = False) -> Hierarchy:
+    """Apply a script (a file or a list of edits) and check the result: no cycle, no orphan and, if asked, a tree.
+
+        tree = true                                   # the result must be a tree
+
+        [[edit]]
+        collapse = "covering"                         # its parents become the parents of its children
+        [[edit]]
+        insert = "garments"                           # a new node, between a node and all its parents
+        above = "garment"
+        name = "garments of all kinds"                # may be left out
+        [[edit]]
+        delete = "commodity"                          # with all its edges; its children need another parent
+        [[edit]]
+        add = "umbrella"                              # an edge to a parent
+        under = "accessory"
+
+    Leaves that are not deleted stay leaves; a node with no leaf left below it is removed.
+    """
+    where, steps = "edits", [] if isinstance(script, Path | str) else script
+    if isinstance(script, Path | str):
+        where, raw = str(script), read_toml(script)
+        for key in raw:
+            if key not in ("edit", "tree"):
+                raise unknown("key", key, ("edit", "tree"), where)
+        if not isinstance(raw.get("tree", False), bool) or not isinstance(raw.get("edit", []), list):
+            raise ShiftBenchError(f"{where}: needs tables [[edit]], optionally with tree = true before them.")
+        steps, tree = raw.get("edit", []), tree or bool(raw.get("tree", False))
+    above: dict[str, set[str]] = {node: set() for node in hierarchy.nodes.tolist()}
+    for parent, child in hierarchy.edges():
+        above[child].add(parent)
+    names, roots = dict(hierarchy.names), {node for node in above if not above[node]}
+    for number, edit in enumerate(steps, 1):
+        _apply(above, names, roots, edit, f"{where}, edit {number}")
+    orphans = sorted(node for node, parents in above.items() if not parents and node not in roots)
+    if orphans:
+        more = f" and {len(orphans) - 1} more" if len(orphans) > 1 else ""
+        raise ShiftBenchError(f"{where}: '{orphans[0]}'{more} would have no parent left. Delete it too, or give it "
+                              "one with add and under.")
+    several = sorted(node for node, parents in above.items() if len(parents) > 1)
+    if tree and several:
+        raise ShiftBenchError(f"{where}: the result is not a tree: '{several[0]}' has the parents "
+                              f"{', '.join(sorted(above[several[0]]))}"
+                              f"{f', and {len(several) - 1} more nodes have several' if len(several) > 1 else ''}.")
+    leaves = [node for node in hierarchy.nodes[hierarchy.is_leaf].tolist() if node in above]
+    return Hierarchy.of([(parent, node) for node, parents in above.items() for parent in parents], leaves=leaves,
+                        names=names, name=hierarchy.name)
+
+
+def _apply(above: dict[str, set[str]], names: dict[str, str], roots: set[str], edit: Any, where: str) -> None:
+    """One edit of the parents `above` every node."""
+    def find(node: str) -> str:
+        named = [node] if node in above else [key for key in above if names.get(key, "").split(",")[0] == node]
+        if len(named) != 1:
+            raise unknown("node", node, above, where)
+        return named[0]
+
+    verb, node, values = _parsed(edit, where)
+    if verb == "insert":
+        below = find(values["above"])
+        if node in above:
+            raise ShiftBenchError(f"{where}: there is a node '{node}' already. Choose another id for the new one.")
+        above[node], above[below] = above[below], {node}
+        if below in roots:
+            roots.symmetric_difference_update({below, node})
+        if "name" in values:
+            names[node] = values["name"]
+        return
+    node = find(node)
+    if verb == "add":
+        under = find(values["under"])
+        reached = {under}
+        while more := set[str]().union(*(above[parent] for parent in reached)) - reached:
+            reached |= more
+        if node in reached:
+            raise ShiftBenchError(f"{where}: '{under}' is below '{node}', so this edge would close a cycle.")
+        above[node].add(under)
+        roots.discard(node)
+        return
+    children = [child for child, parents in above.items() if node in parents]
+    if verb == "collapse" and node in roots and len(children) > 1:
+        raise ShiftBenchError(f"{where}: '{node}' is a root; collapsing it would leave its {len(children)} "
+                              "children without one. Collapse nodes that have a parent.")
+    parents = above.pop(node)
+    for child in children:
+        above[child].remove(node)
+        if verb == "collapse":
+            above[child] |= parents
+            if node in roots and not above[child]:
+                roots.add(child)
+    roots.discard(node)
+
+
+def _parsed(edit: Any, where: str) -> tuple[str, str, dict[str, str]]:
+    """The verb of an edit, its node, and its other values."""
+    if not isinstance(edit, Mapping) or not all(isinstance(value, str) and value for value in edit.values()):
+        raise ShiftBenchError(f"{where}: an edit is a table whose values are ids of nodes.")
+    verbs = [key for key in edit if key in VERBS]
+    if len(verbs) != 1:
+        raise ShiftBenchError(f"{where}: needs just one of {', '.join(VERBS)}, but has "
+                              f"{' and '.join(verbs) if verbs else ', '.join(edit) or 'nothing'}.")
+    verb = verbs[0]
+    for key in VERBS[verb]:
+        if key not in edit:
+            raise ShiftBenchError(f"{where}: '{verb}' needs '{key}' as well.")
+    allowed = (verb, *VERBS[verb], *OPTIONAL.get(verb, ()))
+    for key in edit:
+        if key not in allowed:
+            raise unknown("key", key, allowed, where)
+    return verb, edit[verb], {key: value for key, value in edit.items() if key != verb}

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import in_short
+from shiftbench.core.arrays import Ints, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.core.registry import find
 from shiftbench.core.rng import child
-from shiftbench.hierarchies.cuts import clusters
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.sides import (
     SEED,
@@ -28,6 +27,7 @@ from shiftbench.hierarchies.sides import (
 
 SPLITS = ("rand", "good", "bad", "none")
 COMPAT = ("", "breeds")
+CLUSTERS = ("down-up", "up-down")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def superclasses(
     A subclass below two superclasses has an ambiguous label. It belongs to neither (our reading of the paper); with
     `keep_shared` it stays in both, to inspect a level.
 
-    With `cluster` the superclasses are those of Huh et al. (`cuts.clusters`) in place of a level's nodes; no two of
+    With `cluster` the superclasses are those of Huh et al. (`clusters`) in place of a level's nodes; no two of
     them share a subclass.
     """
     _check(split, adversariality, compat)
@@ -157,6 +157,63 @@ def _clustered(hierarchy: Hierarchy, cluster: str, level: int, root: str, compat
         raise ShiftBenchError(f"{hierarchy.name}: no cluster of {cluster}, level {level}, is under '{root}'. Choose "
                               "another level.")
     return kept
+
+
+def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:
+    """Cluster the leaves of a hierarchy as Huh et al. do, by node; every leaf is in exactly one cluster.
+
+        down-up   the ancestor that is `level` steps below the root; a leaf that is nearer to the root stays alone
+        up-down   the ancestor `level` steps above the leaf; then clusters within other clusters join them, each time
+
+    Of a node's parents only the first counts, in the alphabetical order of their names, as in the authors' code. The
+    words are theirs: down-up moves a cut from the deepest leaves up to the root, and up-down fixes a height.
+    """
+    if cluster not in CLUSTERS:
+        raise unknown("cluster", cluster, CLUSTERS)
+    if level < 0:
+        raise ShiftBenchError(f"{hierarchy.name}: level = {level}, but clusters are 0 or more steps away.")
+    above = _first_parents(hierarchy)
+    leaves = np.flatnonzero(hierarchy.is_leaf)
+    node_of = leaves
+    if cluster == "down-up":
+        depth = _depth(above)
+        while (depth[node_of] > level).any():
+            node_of = np.where(depth[node_of] > level, above[node_of], node_of)
+    else:
+        for _ in range(level):
+            node_of = _outermost(above, above[node_of])
+    names = hierarchy.nodes[leaves]
+    return {int(node): names[node_of == node].tolist() for node in np.unique(node_of)}
+
+
+def _first_parents(hierarchy: Hierarchy) -> Ints:
+    """The first parent of every node by name, then by id; a root is its own."""
+    order = sorted(range(len(hierarchy)), key=lambda node: (hierarchy.title(str(hierarchy.nodes[node])).lower(), node))
+    rank = np.argsort(order)
+    first = np.full(len(hierarchy), len(hierarchy))
+    np.minimum.at(first, hierarchy.child, rank[hierarchy.parent])
+    return np.where(first < len(hierarchy), np.append(order, 0)[first], np.arange(len(hierarchy)))
+
+
+def _depth(above: Ints) -> Ints:
+    """The steps from every node to its root along first parents."""
+    depth, parent = np.zeros_like(above), above
+    node = np.arange(len(above))
+    while (parent != node).any():
+        depth += parent != node
+        node, parent = parent, above[parent]
+    return depth
+
+
+def _outermost(above: Ints, at: Ints) -> Ints:
+    """For every node of `at`, the one nearest to the root that is on its way there and in `at` as well."""
+    is_cluster = np.zeros(len(above), np.bool_)
+    is_cluster[at] = True
+    outer, node = at, at
+    while (above[node] != node).any():
+        node = above[node]
+        outer = np.where(is_cluster[node], node, outer)
+    return outer
 
 
 def _apart(leaves_of: dict[int, list[str]]) -> tuple[dict[int, list[str]], list[str]]:

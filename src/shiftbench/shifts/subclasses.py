@@ -12,10 +12,8 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.hierarchies.cuts import best_cut
-from shiftbench.hierarchies.edits import edited
-from shiftbench.hierarchies.hierarchy import Hierarchy
-from shiftbench.hierarchies.sources import from_parents, open_hierarchy
+from shiftbench.hierarchies.hierarchy import Hierarchy, best_cut
+from shiftbench.hierarchies.sources import edited, from_parents, open_hierarchy
 from shiftbench.hierarchies.superclasses import Superclasses, named_task, superclasses
 from shiftbench.shifts.shift import SHIFTS, card, deal, file_name, together
 
