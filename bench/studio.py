@@ -32,8 +32,7 @@ import numpy as np
 from PIL import Image
 
 from shiftbench.core.files import write_json
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.worlds.scenes.world import scenes
 
 PICTURES, FILTERS = 500, 9

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shiftbench.data.benchmark import SPLITS, UNLABELLED, Benchmark
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 
 seeds = st.integers(0, 2**32 - 1)
 letters = st.characters(codec="utf-8", exclude_categories=("Cs",), exclude_characters="\0")

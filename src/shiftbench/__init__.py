@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # so that an editor completes the verbs and a type checker kn
     from shiftbench.core.errors import ShiftBenchError as ShiftBenchError
     from shiftbench.data.benchmark import Benchmark as Benchmark
     from shiftbench.data.collection import Collection as Collection
+    from shiftbench.data.collection import Tags as Tags
+    from shiftbench.data.collection import Texts as Texts
     from shiftbench.data.predictions import Predictions as Predictions
     from shiftbench.data.scores import Scores as Scores
-    from shiftbench.data.tags import Tags as Tags
-    from shiftbench.data.tags import Texts as Texts
     from shiftbench.demonstration import demo as demo
     from shiftbench.methods import METHODS as METHODS
     from shiftbench.methods.method import Method as Method

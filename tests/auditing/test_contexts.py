@@ -10,8 +10,7 @@ from shiftbench.auditing.findings import Audit, Finding
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection, Texts
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags, Texts
 
 EVIL = 'a "b" \\ \n \x7f \x01 é 😀 = [x]'
 

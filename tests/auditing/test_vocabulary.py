@@ -10,8 +10,7 @@ from shiftbench.auditing.predicates import ALONE, packed, unpacked
 from shiftbench.auditing.search import search
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 from tests.strategies import collections, seeds, toy
 
 N = 400

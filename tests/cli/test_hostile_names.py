@@ -14,9 +14,8 @@ from shiftbench.cli import app
 from shiftbench.core.errors import LONGEST, ShiftBenchError, printable
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Tags
 from tests.leaderboard.test_boards import guesses, submit
 
 LABELS = ("dog [indoor]", "cat\x1b[31m\nshiftbench: all is well")

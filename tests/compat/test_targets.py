@@ -14,10 +14,9 @@ from shiftbench.compat.run_script import run_script
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_eval_loader, get_train_loader
 from shiftbench.compat.wilds_names import wilds_modules
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Tags, Texts
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES, graph_lines
 from shiftbench.scoring import score
 from shiftbench.shifts.splits import Given

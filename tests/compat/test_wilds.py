@@ -28,9 +28,8 @@ from shiftbench.compat.wilds import (
 from shiftbench.compat.wilds_names import wilds_modules
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark, collection_folder
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Texts
 from shiftbench.scoring import score
 from shiftbench.worlds.scenes import scenes
 

@@ -13,10 +13,9 @@ from shiftbench.cli.output import _lines
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check, fit
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Measure
-from shiftbench.data.tags import Texts
 from shiftbench.exports import export
 from shiftbench.images.decode import images
 from shiftbench.methods import METHODS

@@ -21,8 +21,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json
 from shiftbench.core.tables import read_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.subsets import parse_subset
 from shiftbench.models import build
 from shiftbench.scoring.intervals import interval

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from shiftbench.core.arrays import digest, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import inside, read_json, writing, writing_folder
+from shiftbench.core.files import inside, read_json, read_toml, writing, writing_folder
 from shiftbench.core.registry import Registry, find, make, register
 from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import read_table
-from shiftbench.core.toml import read_toml
 from tests.strategies import seeds, words
 
 

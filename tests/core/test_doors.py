@@ -10,15 +10,13 @@ import pytest
 
 from shiftbench.core.arrays import read_array
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import DEEPEST, parse_json, read_json, read_text
+from shiftbench.core.files import DEEPEST, parse_json, parse_toml, parse_value, read_json, read_text, read_toml
 from shiftbench.core.table_formats import MOST_COLUMNS
 from shiftbench.core.tables import decimal, no_doubles, read_table, strings, values_of, whole
-from shiftbench.core.toml import parse_toml, parse_value, read_toml
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
-from shiftbench.data.tags import Tags
 from shiftbench.scoring import runs_in
 from tests.strategies import toy
 

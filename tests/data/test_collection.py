@@ -5,8 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from tests.strategies import collections
 
 

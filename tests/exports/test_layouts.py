@@ -11,7 +11,7 @@ from PIL import Image
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import table
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Tags, Texts
 from shiftbench.images.decode import images
 
 datasets = pytest.importorskip("datasets")

@@ -16,11 +16,10 @@ from shiftbench.auditing.findings import Audit, Finding
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.image_files import record_trust
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Texts
 from shiftbench.human import Design, write_study
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.study import Study

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.linalg import block_diag
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.graph import (
     COMMUNITIES,
     MetaGraph,

@@ -3,8 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.graph import distance, meta_graph
 from shiftbench.metagraph.picture import draw_html
 from shiftbench.metagraph.subsets import ATTRIBUTES, GENERAL, paper_contexts

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.catalogue import Terms, catalogue, summary
 from shiftbench.metagraph.subsets import candidates, parse_subset, spell, subset, subset_name, vocabulary
 from shiftbench.shifts.shift import differences

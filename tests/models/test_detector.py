@@ -16,9 +16,8 @@ from torchvision.models.detection.transform import GeneralizedRCNNTransform
 from torchvision.ops import MultiScaleRoIAlign, roi_align
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.tags import Tags
 from shiftbench.methods import METHODS, Batch
 from shiftbench.methods.method import Task
 from shiftbench.models import MODELS, build

@@ -10,9 +10,8 @@ import pytest
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.predictions import Predictions
-from shiftbench.data.tags import Texts
 
 FUNCTION = '''
 import numpy as np

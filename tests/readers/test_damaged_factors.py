@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shiftbench.core import arrays
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data import disk_arrays as room
 from shiftbench.data.collection import Collection
 from shiftbench.readers.factors import KINDS
 from tests.readers.test_factors import arm as arm
@@ -84,14 +84,14 @@ def test_a_forged_size_is_noticed_before_reading(tmp_path: Path) -> None:
 def test_room_that_the_disk_does_not_have_is_an_error() -> None:
     """Asking for more than the disk holds says so before anything is written."""
     with pytest.raises(ShiftBenchError, match="Set TMPDIR"):
-        room.room((10**9, 10**9), Path("huge.npz"))
+        arrays.room((10**9, 10**9), Path("huge.npz"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dsprites", "shapes3d", "smallnorb"])
 def test_images_are_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Reading and saving takes memory for a few blocks, a small part of what the images take."""
-    monkeypatch.setattr(room, "BLOCK", 1 << 18)
+    monkeypatch.setattr(arrays, "BLOCK", 1 << 18)
     if kind == "dsprites":
         sprites(tmp_path / "d.npz", 2000, 64)
     elif kind == "shapes3d":

@@ -11,9 +11,8 @@ from PIL import Image
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.image_files import missing_files
-from shiftbench.data.tags import Tags, Texts
 
 NAMES = [f"{number}.jpg" for number in range(1, 7)]
 

@@ -11,11 +11,10 @@ import torch
 from shiftbench.compat.wilds import evaluate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import read_predictions
 from shiftbench.data.scores import ALL, Measure
-from shiftbench.data.tags import Tags, Texts
 from shiftbench.methods.presets import PUBLISHED, preset_settings
 from shiftbench.models import build
 from shiftbench.readers.wilds.comments import IDENTITIES

@@ -13,8 +13,7 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.hierarchies.superclasses import named_task
 from shiftbench.readers import READERS
 from shiftbench.shifts import Breeds

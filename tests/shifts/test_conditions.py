@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.toml import parse_changes
+from shiftbench.core.files import parse_changes
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.shifts import Noise, Recipe, Size, Spurious, Under, build
 from tests.shifts.test_fine_grained import GRID, LOW, SHIFTS_BEFORE, chosen, grid, quick

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.readers import READERS
 from shiftbench.shifts import Context, Recipe
 from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, HardIds, read_lists

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.graph import distance, mean_distance, merge_similar, merged_graph, meta_graph
 from shiftbench.metagraph.subsets import subset, subset_name, union
 from shiftbench.shifts import Subset

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.toml import parse_changes
+from shiftbench.core.files import parse_changes
 from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import parse_subset, subset

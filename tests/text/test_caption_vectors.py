@@ -15,8 +15,7 @@ import pytest
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.text import embed_texts
 from shiftbench.text import vectors as kept
 from shiftbench.text import vectors as module

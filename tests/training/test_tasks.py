@@ -9,9 +9,8 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.predictions import read_predictions
-from shiftbench.data.tags import Tags, Texts
 from shiftbench.data.target import NO_LABEL, BoxTarget, kinds_of, kinds_text, tokens_of
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.scoring import score, score_runs

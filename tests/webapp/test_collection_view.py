@@ -8,8 +8,7 @@ import pytest
 from shiftbench.auditing.contexts import inside
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.webapp.coded_columns import coded
 from shiftbench.webapp.collection_view import warm
 from shiftbench.webapp.item_view import draw

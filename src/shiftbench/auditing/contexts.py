@@ -52,9 +52,8 @@ from shiftbench.auditing.predicates import (
 from shiftbench.auditing.vocabulary import DAY, TEXT, is_known
 from shiftbench.core.arrays import Bools, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, printable, unknown
-from shiftbench.core.files import write_text
+from shiftbench.core.files import read_toml, to_toml, write_text
 from shiftbench.core.registry import make
-from shiftbench.core.toml import read_toml, to_toml
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import UNKNOWN, dates
 

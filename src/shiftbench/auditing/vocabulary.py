@@ -33,9 +33,8 @@ from shiftbench.auditing.predicates import (
 from shiftbench.auditing.table_items import Column, TableItems
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.questions import DATE, Dates, dates
-from shiftbench.data.tags import Tags
 
 PREDICTION, TEXT = "prediction", "text"
 """The columns of the predicted class and of the items' texts."""

@@ -445,7 +445,7 @@ def conflicts(
 
     shiftbench conflicts benchmarks/animals --features efficientnet-lite0@128 --out conflicts
     """
-    from shiftbench.core.toml import parse_changes
+    from shiftbench.core.files import parse_changes
 
     settings: dict[str, Any] = {"model": model, "features": features, "weights": weights, "steps": steps,
                                 "repeats": repeats, "seed": seed, "makeup": makeup,

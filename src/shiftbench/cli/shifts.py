@@ -231,7 +231,7 @@ def build(
 
     shiftbench build --from 'audit.json#3' --collection collections/street --out benchmarks/night --set n_low=20
     """
-    from shiftbench.core.toml import parse_changes
+    from shiftbench.core.files import parse_changes
     from shiftbench.shifts.recipe import Recipe, several
     from shiftbench.shifts.recipe import build as build_recipe
     from shiftbench.shifts.suites import SUITES

@@ -119,7 +119,7 @@ def train(
 
     shiftbench train benchmarks/cat-dog --method group_dro --set step_size=0.1 --seed 1 --out runs
     """
-    from shiftbench.core.toml import parse_changes
+    from shiftbench.core.files import parse_changes
     from shiftbench.methods.presets import variant_of
     from shiftbench.training.run import split_settings
 
@@ -158,7 +158,7 @@ def pretrain(
     shiftbench train benchmarks/low-10 --preset pretrained --model resnet18 \
         --weights pretrained/scenes/weights.safetensors --out runs
     """
-    from shiftbench.core.toml import parse_changes
+    from shiftbench.core.files import parse_changes
 
     with progress(f"pretraining {model}", quiet or json) as advance:
         file = verbs.pretrain(collection, label, out, model=model, seed=seed, device=device, progress=advance,
@@ -254,7 +254,7 @@ def sweep(
 
     shiftbench show runs; shiftbench report runs --out report.html
     """
-    from shiftbench.core.toml import parse_changes
+    from shiftbench.core.files import parse_changes
     from shiftbench.sweeps.status import outcome_facts
     from shiftbench.sweeps.study import Study
 

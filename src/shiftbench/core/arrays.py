@@ -2,9 +2,13 @@
 
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +27,8 @@ Bools = npt.NDArray[np.bool_]
 Strs = npt.NDArray[np.str_]
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
+Advance = Callable[[int, int], None]
+"""Reports progress: (done, total)."""
 COUNTED = re.compile(r"(column_|f|)(\d+)")
 """The name that a library gives to a column without one."""
 
@@ -257,6 +263,8 @@ def letters(words: pa.Array) -> memoryview:
     return text[int(ends[0]):int(ends[1])]
 
 
+BLOCK = 32 << 20
+"""The bytes of an array on disk that are processed at a time."""
 WASTE = 1 << 26
 """Bytes that a column of fixed width may take before its width is compared with what its words need."""
 
@@ -344,3 +352,38 @@ def write_rows(table: Any, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
             os.fsync(file.fileno())
     except OSError as problem:
         raise ShiftBenchError(f"{table.filename}: cannot be written ({problem.strerror}).") from problem
+
+
+def room(shape: tuple[int, ...], path: Path) -> Images:
+    """Black images on disk that can be written in place; the file is deleted with the last reference to the array."""
+    return disk_zeros(shape, np.dtype(np.uint8), f"{path}: its images")
+
+
+def disk_zeros(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """Zeros in a nameless file below TMPDIR; `what` names them in an error.
+
+    The disk space is taken before the first value is written: a full disk is an error here, not a crash on writing.
+    """
+    size, folder = math.prod(shape) * dtype.itemsize, tempfile.gettempdir()
+    try:
+        if shutil.disk_usage(folder).free < size:
+            raise OSError(0, f"{shutil.disk_usage(folder).free / 1e9:.1f} GB are free")
+        with tempfile.TemporaryFile() as file:
+            if sys.platform == "linux":
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as problem:
+        raise ShiftBenchError(f"{what} take {size / 1e9:.1f} GB, which the folder for temporary files, "
+                              f"{folder}, cannot hold ({problem.strerror}). Set TMPDIR to a folder on a larger "
+                              "disk.") from problem
+
+
+def blocks(rows: int, row_bytes: int, progress: Advance | None = None) -> Iterator[slice]:
+    """Consecutive rows of `row_bytes` bytes, as many at a time as `BLOCK` holds; reports progress after each block."""
+    step = max(1, BLOCK // max(row_bytes, 1))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+        if progress:
+            progress(min(start + step, rows), rows)

@@ -1,8 +1,8 @@
 """Files and folders: read with errors that name the file and the place, and written whole or not at all.
 
-JSON may come from strangers, so it is parsed within limits that no file of ours comes near. Python's parser stops with
-three different exceptions at deep nesting and at long numbers, and what it lets through may break whatever comes after:
-a number of more than 64 bits fits into no array, half of a surrogate pair into no file.
+JSON and TOML may come from strangers, so they are parsed within limits that no file of ours comes near. Python's
+parsers stop with three different exceptions at deep nesting and at long numbers, and what they let through may break
+whatever comes after: a number of more than 64 bits fits into no array, half of a surrogate pair into no file.
 
 A new file or folder is made in a staging folder `.staging-HOST-XXXXXXXX` beside it, on the same disk, and takes its
 name in one step. The process that works in a staging folder holds a lock on it, which the system releases when the
@@ -22,10 +22,12 @@ import shutil
 import socket
 import stat
 import tempfile
+import tomllib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +38,7 @@ T = TypeVar("T")
 DEEPEST = 100
 """The levels of lists and objects within each other that a JSON or TOML file may have."""
 _LONG_NUMBER = re.compile(r"[0-9]{19}")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 PREFIX = f".staging-{hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]}-"
@@ -69,14 +72,87 @@ def parse_json(text: str, where: str) -> Any:
     except json.JSONDecodeError as problem:
         raise ShiftBenchError(f"{where}: not valid JSON, line {problem.lineno}: {problem.msg}.") from problem
     except (RecursionError, ValueError) as problem:
-        raise limit_error(problem, where) from problem
+        raise _limit_error(problem, where) from problem
     suspicious = bool(_LONG_NUMBER.search(text) or _SURROGATE.search(text))
     if suspicious or text.count("[") + text.count("{") > DEEPEST:
-        check_limits(value, where, suspicious)
+        _check_limits(value, where, suspicious)
     return value
 
 
-def check_limits(tree: Any, where: str, values: bool = True) -> None:
+def read_toml(path: Path | str) -> dict[str, Any]:
+    """The content of a TOML file, or an error that names the file and the place."""
+    return parse_toml(read_text(path), str(path))
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """The content of a TOML text; an error names `where`. Dates and times become ISO text."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ShiftBenchError(f"{where}: not valid TOML: {problem}.") from problem
+    except (RecursionError, ValueError) as problem:
+        raise _limit_error(problem, where) from problem
+    _check_limits(tables, where)
+    return {key: _without_dates(value) for key, value in tables.items()}
+
+
+def parse_value(text: str, where: str) -> Any:
+    """One value in TOML: 0.06, true, [1, 2], "text"; what is not valid TOML is text without quotes."""
+    try:
+        return text if "\n" in text else parse_toml(f"value = {text}", where)["value"]
+    except ShiftBenchError as problem:
+        if isinstance(problem.__cause__, tomllib.TOMLDecodeError):
+            return text
+        raise
+
+
+def parse_changes(pairs: Sequence[str]) -> dict[str, Any]:
+    """The `key=value` words of the command line; a value is TOML, or text where it is not valid TOML.
+
+    >>> parse_changes(["p=0.06", "label=class", "classes=['cat', 'dog']"])
+    {'p': 0.06, 'label': 'class', 'classes': ['cat', 'dog']}
+    """
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ShiftBenchError(f"'{pair}' is not a setting. Write --set key=value.")
+        changes[key.strip()] = parse_value(value, f"--set {key.strip()}")
+    return changes
+
+
+def to_toml(value: Any) -> str:
+    """A value in TOML on one line, from which `parse_value` reads the same value.
+
+    >>> to_toml({"cat": ("sofa", 'a "big" bed'), "two words": 0.5})
+    '{cat = ["sofa", "a \\\\"big\\\\" bed"], "two words" = 0.5}'
+    """
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + re.sub("[\x00-\x1f\x7f]", lambda match: f"\\u{ord(match[0]):04x}", escaped) + '"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(key)} = {to_toml(content)}" for key, content in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def toml_key(name: str) -> str:
+    """A key in TOML: bare where TOML allows it, else in quotes."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else to_toml(name)
+
+
+def _without_dates(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_dates(content) for key, content in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(content) for content in value]
+    return value.isoformat() if isinstance(value, date | time) else value
+
+
+def _check_limits(tree: Any, where: str, values: bool = True) -> None:
     """Check a parsed file level by level: its depth and, with `values`, its numbers and texts."""
     level = [tree]
     for _ in range(DEEPEST + 1):
@@ -84,26 +160,19 @@ def check_limits(tree: Any, where: str, values: bool = True) -> None:
         for node in level:
             children = [*node.values()] if isinstance(node, dict) else node if isinstance(node, list) else [node]
             for value in (*children, *(node if isinstance(node, dict) else ())) if values else ():
-                _check_value(value, where)
+                if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                    raise _limit_error(ValueError(), where)
+                if isinstance(value, str) and _HALF_PAIR.search(value):
+                    raise ShiftBenchError(f"{where}: the text '{value[:40]}' holds half of a surrogate pair, which is "
+                                          "no character. Correct it.")
             below += [child for child in children if isinstance(child, list | dict)]
         if not below:
             return
         level = below
-    raise limit_error(RecursionError(), where)
+    raise _limit_error(RecursionError(), where)
 
 
-def _check_value(value: Any, where: str) -> None:
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise limit_error(ValueError(), where)
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError as problem:
-            raise ShiftBenchError(f"{where}: the text '{value[:40]}' holds half of a surrogate pair, which is no "
-                                  "character. Correct it.") from problem
-
-
-def limit_error(problem: Exception, where: str) -> ShiftBenchError:
+def _limit_error(problem: Exception, where: str) -> ShiftBenchError:
     """What Python's parsers mean by a RecursionError, and by a ValueError that is no mistake in the syntax."""
     if isinstance(problem, RecursionError):
         return ShiftBenchError(f"{where}: nested more than {DEEPEST} levels deep. No file that we read needs that.")

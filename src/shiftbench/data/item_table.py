@@ -29,9 +29,8 @@ from shiftbench.core.tables import (
     texts,
 )
 from shiftbench.data.benchmark import SPLITS, UNLABELLED
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.data.tags import Tags, Texts
 
 FACTORS = ("label", "domain", "split")
 SHARED = (("id", "image"), ("id", "text"), ("domain", "split"), ("domain", "features"), ("label", "tags"),

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import path_of, read_json, read_text
+from shiftbench.core.files import path_of, read_json, read_text, read_toml
 from shiftbench.core.tables import read_table
-from shiftbench.core.toml import read_toml
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.hierarchy import Hierarchy
 

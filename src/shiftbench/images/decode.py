@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values
+from shiftbench.core.arrays import Bools, Images, Ints, Strs, Values, disk_zeros
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import disk_zeros
 from shiftbench.data.image_files import missing_files
 
 SHARE = 0.5

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Floats, Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import check_regular, inside
+from shiftbench.core.files import check_regular, inside, read_toml
 from shiftbench.core.tables import FAULTS
-from shiftbench.core.toml import read_toml
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, read_predictions

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, allowed_contexts, vocabulary
 
 Codes = npt.NDArray[np.unsignedinteger]

@@ -21,8 +21,7 @@ from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import read_marker
 from shiftbench.core.ray_cluster import ray_cluster
 from shiftbench.core.tables import FAULTS
-from shiftbench.data.collection import FORMAT, MARKER, Collection, names_and_kinds
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import FORMAT, MARKER, Collection, Tags, names_and_kinds
 from shiftbench.metagraph.catalogue import (
     Catalogue,
     Counts,

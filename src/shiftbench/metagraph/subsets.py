@@ -22,8 +22,7 @@ import numpy.typing as npt
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import listed
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 
 Codes = npt.NDArray[np.uint32]
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Floats, Ints, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import path_of, read_json, read_text
+from shiftbench.core.files import path_of, read_json, read_text, read_toml
 from shiftbench.core.tables import is_frame, read_table, strings, table_name, write_table
-from shiftbench.core.toml import read_toml
 from shiftbench.hierarchies.hierarchy import Hierarchy
 
 MAP, NAME, SYNONYM, HIERARCHY, POSITION = "map", "name", "synonym", "hierarchy", "position"

@@ -21,9 +21,8 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import check_regular
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.image_files import missing_files
-from shiftbench.data.tags import Tags
 
 T = TypeVar("T")
 Sources = Annotated[Path | str, "One or more files; they are merged by image id."]

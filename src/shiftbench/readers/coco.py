@@ -20,9 +20,8 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.data.tags import Tags, Texts
 from shiftbench.readers.annotation_files import LARGEST, Images, Name, Sources, decode_json, source_files
 
 PREFIXES = ("instances_", "stuff_", "captions_", "person_keypoints_", "image_info_")

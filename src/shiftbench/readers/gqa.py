@@ -18,9 +18,8 @@ import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.data.tags import Tags
 from shiftbench.readers.annotation_files import (
     Images,
     Name,

@@ -24,9 +24,8 @@ import numpy as np
 from shiftbench.core.arrays import Ints, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.data.tags import Tags
 from shiftbench.readers.annotation_files import Images, Name, Sources, sorted_ids, source_files
 
 CONTEXTS = ("auto", "attribute", "object")

@@ -16,10 +16,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Images, Values
+from shiftbench.core.arrays import BLOCK, Advance, Images, Values, blocks
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular
-from shiftbench.data.disk_arrays import BLOCK, Advance, blocks
 
 
 def numbered(rows: int) -> list[str]:

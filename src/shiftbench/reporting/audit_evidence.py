@@ -13,9 +13,8 @@ from shiftbench.auditing.predicates import Predicate, Predicates
 from shiftbench.auditing.table_items import as_array
 from shiftbench.core.arrays import Bools, Floats, Ints, Values
 from shiftbench.core.rng import child
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.questions import base_of
-from shiftbench.data.tags import Texts
 from shiftbench.reporting.drawing import Panel, thumbnails
 from shiftbench.reporting.plots import (
     Bar,

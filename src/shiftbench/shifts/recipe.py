@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_toml, to_toml, toml_key
 from shiftbench.core.registry import find, make
-from shiftbench.core.toml import read_toml, to_toml, toml_key
 from shiftbench.data.benchmark import Benchmark, save_for
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.conditions import CONDITIONS

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.files import read_toml
 from shiftbench.core.registry import load_plugins, make
-from shiftbench.core.toml import read_toml
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import PRESETS, VARIANTS, expand, find_method
 from shiftbench.methods.space import SPACES

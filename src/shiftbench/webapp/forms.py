@@ -19,7 +19,7 @@ import numpy as np
 
 from shiftbench.core.arrays import encode
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.toml import parse_toml, parse_value
+from shiftbench.core.files import parse_toml, parse_value
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import SUBJECT
 from shiftbench.webapp.studio import Studio

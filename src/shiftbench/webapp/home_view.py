@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_json, write_json
-from shiftbench.core.toml import read_toml
+from shiftbench.core.files import read_json, read_toml, write_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.scores import RUN

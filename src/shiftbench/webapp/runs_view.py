@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.toml import read_toml
+from shiftbench.core.files import read_toml
 from shiftbench.scoring.listing import LOG, lines, points, written
 from shiftbench.scoring.runs import flat, telling
 from shiftbench.sweeps.status import STATES, Status, describe, described, facts_and_last, states, summary

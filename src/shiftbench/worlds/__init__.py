@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Annotated
 
+from shiftbench.core.arrays import Advance
 from shiftbench.core.registry import find
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance
 from shiftbench.worlds.scenes import scenes as _scenes
 from shiftbench.worlds.sprites import sprites as _sprites
 

@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Images, Ints, Values
+from shiftbench.core.arrays import Advance, Bools, Images, Ints, Values, room
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance, room
 
 TURNS = 39  # steps of orientation in a full circle
 VALUES: dict[str, Values] = {

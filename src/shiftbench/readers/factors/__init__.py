@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+from shiftbench.core.arrays import Advance
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance
 from shiftbench.readers.annotation_files import Images, Name, source_files
 from shiftbench.readers.factors.dsprites import dsprites
 from shiftbench.readers.factors.mpi3d import mpi3d

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, Strs
+from shiftbench.core.arrays import Advance, Floats, Ints, Strs, room
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance, room
 from shiftbench.readers.npz import Npz, numbered
 
 SHAPES = ("square", "ellipse", "heart")

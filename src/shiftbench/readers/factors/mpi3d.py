@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.core.arrays import Values
+from shiftbench.core.arrays import Advance, Values, room
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance, room
 from shiftbench.readers.npz import Npz, numbered
 
 Grid = dict[str, tuple[str, ...] | int]

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Values
+from shiftbench.core.arrays import Advance, Floats, Values, blocks, room
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance, blocks, room
 from shiftbench.readers.npz import DEFLATE, numbered
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")

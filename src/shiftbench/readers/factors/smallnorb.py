@@ -15,11 +15,10 @@ from typing import IO, cast
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints, Values
+from shiftbench.core.arrays import Advance, Ints, Values, blocks, room
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance, blocks, room
 from shiftbench.readers.npz import DEFLATE
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")

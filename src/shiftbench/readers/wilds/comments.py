@@ -9,8 +9,7 @@ from shiftbench.core.arrays import Ints, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json, read_text
 from shiftbench.core.tables import decimal, filled, long_texts, read_table, strings, whole, within
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.wilds.metadata import needed
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")

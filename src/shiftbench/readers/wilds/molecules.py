@@ -10,8 +10,7 @@ import pyarrow as pa
 from shiftbench.core.arrays import Ints, Values, read_array
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.tables import FAULTS, long_texts, no_doubles
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.wilds.metadata import needed
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}

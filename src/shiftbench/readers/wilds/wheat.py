@@ -9,8 +9,7 @@ import numpy.typing as npt
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import filled, long_texts, read_table, strings, whole, within
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 from shiftbench.readers.wilds.metadata import needed, pictures
 
 SIDE = 1024  # pixels per side of every image

@@ -16,8 +16,7 @@ import numpy as np
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import filled, long_texts, read_table, strings, whole
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Texts
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.wilds.comments import amazon as amazon_reviews
 from shiftbench.readers.wilds.metadata import TEST, VAL, find, needed, pictures
 from shiftbench.readers.wilds.photos import fmow_rows

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection
-from shiftbench.data.tags import Tags
+from shiftbench.data.collection import Collection, Tags
 
 Shares = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int8]

@@ -10,11 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Floats, Images, Ints, Strs, Values
+from shiftbench.core.arrays import Advance, Floats, Images, Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.data.collection import Collection
-from shiftbench.data.disk_arrays import Advance
-from shiftbench.data.tags import Tags, Texts
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.layout import Layout, arrange
 from shiftbench.worlds.scenes.scene import Scenes, sample, things
