@@ -31,8 +31,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
 from shiftbench.scoring import read_run, runs_in, score, score_runs
 from shiftbench.scoring.reading import Layout, Reader
-from shiftbench.training.folder import sign
-from shiftbench.training.lane import save_weights
+from shiftbench.training.folder import save_weights, sign
 from shiftbench.training.run import Run
 
 ITEMS, SEEDS = 200, 5

@@ -405,7 +405,7 @@ def train(
     if strict:
         check_unseen(run.to_json(), loaded)
     load_torch()
-    from shiftbench.training.folder import train as train_run
+    from shiftbench.training.loop import train as train_run
 
     return train_run(loaded, images, run, out, device=device, benchmark_path=folder,
                      collection_path=images.home, progress=progress, say=say)

@@ -18,7 +18,7 @@ from shiftbench.images.augment import PRESETS, augment, augmented, draws_of, joi
 from shiftbench.images.interventions import MEAN, erase, flattened, noise, texture
 from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import Net, build
-from shiftbench.training.attack import attacked
+from shiftbench.training.step import attacked
 
 torch.set_num_threads(1)
 ZERO, ONE = torch.zeros(3), torch.ones(3)

@@ -19,8 +19,7 @@ from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import predict_all
-from shiftbench.training.folder import train
-from shiftbench.training.loop import Fitting
+from shiftbench.training.loop import Fitting, train
 from shiftbench.training.loop import learn as learn_all
 from shiftbench.training.run import Outcome, Run, default_model
 from tests.methods.test_more import noisy

@@ -25,7 +25,7 @@ from shiftbench.models.detector import Sampler, by_products, regions
 from shiftbench.models.weights import load_into
 from shiftbench.scoring.metrics.beyond_classes import detection_accuracy
 from shiftbench.shifts.splits import Given
-from shiftbench.training.folder import train
+from shiftbench.training.loop import train
 from shiftbench.training.run import Run
 
 torch.set_num_threads(1)

@@ -26,8 +26,7 @@ from shiftbench.shifts.suites import WILDS
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import evaluate as evaluate_split
 from shiftbench.training.evaluate import rank
-from shiftbench.training.folder import train
-from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.loop import Fitting, learn, train
 from shiftbench.training.run import SELECTIONS, Run
 from tests.toys import CPU, FEATURES
 from tests.training.test_tasks import code, molecules, squares  # noqa: F401

@@ -8,7 +8,8 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.scoring import read_run, score_runs
-from shiftbench.training.folder import fail, train
+from shiftbench.training.folder import fail
+from shiftbench.training.loop import train
 from tests.toys import toy_rows, toy_run
 
 

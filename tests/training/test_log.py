@@ -13,7 +13,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
 from shiftbench.scoring.listing import lines, points
 from shiftbench.sweeps.log_mirror import SINKS, Mirror, TensorBoard, open_sinks, read_entry
-from shiftbench.training.lane import Log, Point
+from shiftbench.training.folder import Log, Point
 
 # The log
 

@@ -66,7 +66,7 @@ def test_a_stopped_run_of_a_library_goes_on_exactly(toy, tmp_path, model):
     collection, benchmark = toy
     run = Run(benchmark.digest, model=model, steps=6, size=32, batch_size=4, eval_every=3)
     assert run.id == whole.name
-    from shiftbench.training.folder import train
+    from shiftbench.training.loop import train
 
     with pytest.raises(Stop):
         train(benchmark, collection, run, tmp_path / "broken", device="cpu", progress=stop_at(3), checkpoint_seconds=0)
@@ -358,7 +358,7 @@ def test_a_run_that_breaks_after_a_checkpoint_stays(toy, tmp_path):
     """It resumes, so it is unfinished."""
     collection, benchmark = toy
     run = Run(benchmark.digest, model="pixel-mlp", steps=6, size=16, batch_size=4, eval_every=3)
-    from shiftbench.training.folder import train
+    from shiftbench.training.loop import train
 
     with pytest.raises(Stop):
         train(benchmark, collection, run, tmp_path, device="cpu", progress=stop_at(3), checkpoint_seconds=0)

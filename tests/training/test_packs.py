@@ -9,9 +9,8 @@ import torch
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods.method import Stage
 from shiftbench.training.fast.stacked import Stacked, alike
-from shiftbench.training.folder import train, train_pack
 from shiftbench.training.lane import Lane
-from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.loop import Fitting, learn, train, train_pack
 from shiftbench.training.step import Plain
 from tests.toys import CPU, HEADS, Data, fitted, toy_features, toy_rows, toy_run
 

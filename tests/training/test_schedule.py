@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods.method import Stage
 from shiftbench.training.fast.stacked import Stacked
-from shiftbench.training.lane import Lane
+from shiftbench.training.lane import Lane, decaying, factors
 from shiftbench.training.run import SCHEDULES, Run
-from shiftbench.training.step import Plain, decaying, factors
+from shiftbench.training.step import Plain
 from tests.toys import CPU, Data, fitted, learn, toy_features, toy_rows, toy_run
 
 

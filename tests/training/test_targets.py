@@ -18,9 +18,8 @@ from shiftbench.methods import METHODS
 from shiftbench.shifts.splits import Given
 from shiftbench.training.data import Batches, Data
 from shiftbench.training.evaluate import evaluate
-from shiftbench.training.folder import train
 from shiftbench.training.inputs import PADDING, Ragged
-from shiftbench.training.loop import Fitting, learn
+from shiftbench.training.loop import Fitting, learn, train
 from shiftbench.training.run import Run
 from tests.toys import CPU, FEATURES
 

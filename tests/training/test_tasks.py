@@ -15,8 +15,8 @@ from shiftbench.data.target import NO_LABEL, BoxTarget, kinds_of, kinds_text, to
 from shiftbench.readers.wilds.molecules import ATOM_SIZES, BOND_SIZES
 from shiftbench.scoring import score, score_runs
 from shiftbench.shifts.splits import Given
-from shiftbench.training.folder import train
 from shiftbench.training.inputs import truth_of
+from shiftbench.training.loop import train
 from shiftbench.training.run import Run
 from tests.metagraph.test_picture_lines import written
 

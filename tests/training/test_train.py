@@ -25,8 +25,8 @@ from shiftbench.models import build
 from shiftbench.sweeps.workers import CONTEXT
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device
-from shiftbench.training.folder import is_done, load_run, train
-from shiftbench.training.lane import read_point, save_weights
+from shiftbench.training.folder import is_done, load_run, read_point, save_weights
+from shiftbench.training.loop import train
 from tests.strategies import toy
 from tests.toys import CPU, HEADS, learn, toy_features, toy_rows, toy_run
 

@@ -26,8 +26,8 @@ from shiftbench.scoring.intervals import interval
 from shiftbench.training.data import Data
 from shiftbench.training.device import choose_device, one_thread, repeatable
 from shiftbench.training.inputs import inputs
+from shiftbench.training.lane import make_optimizer
 from shiftbench.training.run import Run
-from shiftbench.training.step import make_optimizer
 
 Advance = Callable[[int, int], None]
 

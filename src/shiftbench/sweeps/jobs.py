@@ -57,7 +57,7 @@ def train_jobs(
 ) -> list[Outcome]:
     """Train the runs of a pack in this process; all are on one benchmark. A failure of one is recorded, and the others
     go on."""
-    from shiftbench.training.folder import train_pack
+    from shiftbench.training.loop import train_pack
 
     first = pack[0]
     return train_pack(

@@ -30,7 +30,7 @@ Pack = dict[str, Job]
 CONTEXT = get_context("forkserver") if sys.platform == "linux" else get_context("spawn")
 """A worker is never a fork of the driver: it would inherit torch's threads and could hang. On Linux it is a fork of a
 server that has imported torch and done nothing else, so that any number of workers pay for one import."""
-CONTEXT.set_forkserver_preload(["torch._dynamo", "shiftbench.sweeps.workers", "shiftbench.training.folder"])
+CONTEXT.set_forkserver_preload(["torch._dynamo", "shiftbench.sweeps.workers", "shiftbench.training.loop"])
 
 GUESSES = {"SIGKILL": ", out of memory? Lower batch_size or the number of workers", "SIGBUS": ", is the disk full?"}
 

@@ -1,150 +1,59 @@
-"""The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done."""
+"""The folder of a run: run.json, log.jsonl, checkpoint.safetensors, predictions.parquet and, written last, done.
+
+While a run is trained resume.safetensors holds what another process needs to go on exactly."""
+
+from __future__ import annotations
 
 import contextlib
 import json
 import platform
-import shutil
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
 import shiftbench
-from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import file_digests, lock, read_json, write_json, write_text
+from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.files import file_digests, read_json, write_json, write_text, writing
 from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.names import OBJECT, library_of
-from shiftbench.models.weights import file_digest, read_weights, tensors_digest
+from shiftbench.models.weights import file_digest, read_weights, tensors_digest, write_weights
 from shiftbench.models.wrapped import file_of
-from shiftbench.training.data import load
+from shiftbench.scoring.listing import lines
 from shiftbench.training.device import choose_device
-from shiftbench.training.evaluate import predict_all
-from shiftbench.training.features import Report
-from shiftbench.training.lane import RESUME, save_weights
-from shiftbench.training.loop import Fitting, Say, learn
-from shiftbench.training.run import Outcome, Run, own_parts, run_facts
+from shiftbench.training.run import Run, own_parts, run_facts
 
-CHECKPOINT = "checkpoint.safetensors"
+if TYPE_CHECKING:
+    from shiftbench.training.lane import Lane
 
-
-def train(
-    benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
-) -> Path:
-    """Train a run and return its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that
-    fails before it has trained, for instance because its net is refused, leaves no folder.
-
-    `collection_path` is the collection's folder, which holds cached features; without it they are computed again.
-    `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
-    process loses at most `checkpoint_seconds` of work.
-    """
-    problems: list[Exception] = []
-
-    def keep(folder: Path, problem: Exception) -> str:
-        problems.append(problem)
-        if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"run.json", "lock"}:
-            shutil.rmtree(folder, ignore_errors=True)
-        return str(problem)
-
-    (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,
-                        collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
-                        failed=keep, say=say)
-    if problems:
-        if isinstance(problems[0], MemoryError) or "allocate" in str(problems[0]):
-            raise ShiftBenchError(f"run {run.id}: memory ran out ({first_line(problems[0])}). Lower batch_size, which "
-                                  f"is {run.batch_size:,}, or size.") from problems[0]
-        raise problems[0]
-    if end.state == "busy":
-        raise ShiftBenchError(f"{Path(out) / run.id}: another process is doing this run. Wait for it, or end it.")
-    return Path(out) / run.id
+CHECKPOINT, RESUME = "checkpoint.safetensors", "resume.safetensors"
 
 
-def train_pack(
-    benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0,
-    failed: Callable[[Path, Exception], str] | None = None, say: Say | None = None,
-) -> list[Outcome]:
-    """Train several runs on one benchmark, together where possible. Each ends by itself: an error in one is passed to
-    `failed` (default: written to its failed.json), and the others go on."""
-    ends: dict[str, Outcome] = {}
-    started = time.monotonic()
-
-    def end(run: Run, problem: Exception | None = None, state: str = "done", notes: tuple[str, ...] = ()) -> None:
-        reason = "" if problem is None else (failed or fail)(Path(out) / run.id, problem)
-        ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started,
-                               notes)
-
-    def close(fitting: Fitting) -> None:
-        try:
-            if fitting.problem is None:
-                _finish(fitting)
-        except Exception as problem:
-            fitting.problem = problem
-        end(fitting.run, fitting.problem, notes=fitting.notes)
-
-    with contextlib.ExitStack() as locks:
-        fittings = []
-        for run in {run.id: run for run in runs}.values():
-            folder = Path(out) / run.id
-            try:
-                if _begin(benchmark, run, folder, device, benchmark_path, sides_of(collection)):
-                    end(run)
-                elif not locks.enter_context(lock(folder / "lock")):
-                    end(run, state="busy")
-                elif is_done(folder):  # by another process, a moment ago
-                    end(run)
-                else:
-                    data = load(benchmark, collection, run, choose_device(device), collection_path, progress, say)
-                    fittings.append(Fitting(run, data, folder, say))
-            except Exception as problem:
-                end(run, problem)
-        learn(fittings, checkpoint_seconds=checkpoint_seconds, progress=progress, ended=close)
-    return [ends[run.id] for run in runs]
-
-
-def _begin(benchmark: Benchmark, run: Run, folder: Path, device: str, path: Path | str | None, sides: Any) -> bool:
+def begin(
+    folder: Path, run: Run, benchmark: Benchmark, collection: Collection, device: str, benchmark_path: Path | str | None
+) -> bool:
     """Check the files in a run's folder, or write its run.json; True where the run is done."""
     if run.benchmark != benchmark.digest:
         raise ShiftBenchError(f"run {run.id}: made for benchmark {run.benchmark[:12]}, but '{benchmark.name}' is now "
                               f"{benchmark.digest[:12]}. The benchmark was rebuilt; make the run again.")
-    facts = _facts(benchmark, run, path, sides)
+    facts = _facts(run, benchmark, collection, benchmark_path)
     if (folder / "run.json").is_file():
         _check_same(folder, facts)
     if is_done(folder):
-        _tidy(folder)
+        tidy(folder)
         return True
-    chosen = choose_device(device)
+    machine = _machine(choose_device(device))
     if not (folder / "run.json").is_file():
-        write_json(folder / "run.json", {**facts, **_machine(chosen)})
+        write_json(folder / "run.json", {**facts, **machine})
     return False
-
-
-def _finish(fitting: Fitting) -> None:
-    """Predict, and write what a finished run leaves; `done` last."""
-    run, data, learned, folder = fitting.run, fitting.data, fitting.learned, fitting.folder
-    assert learned is not None
-    assert folder is not None
-    predictions = predict_all(run, data, learned.net)
-    if isinstance(predictions, Predictions) and not np.isfinite(predictions.scores).all():
-        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps '{run.label}' predicts numbers that are "
-                              "not finite. Lower lr.")
-    predictions.save(folder / PREDICTIONS)
-    save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model,
-                 classes=json.dumps(data.benchmark.names["label"], ensure_ascii=False))
-    sign(folder, PREDICTIONS, CHECKPOINT)
-    write_text(folder / "done", f"{learned.step} steps, weights of step {learned.best_step}\n")
-    _tidy(folder)
 
 
 def sign(folder: Path, *names: str) -> None:
@@ -185,13 +94,13 @@ def load_run(folder: Path | str) -> Run:
             problem)
 
 
-def _facts(benchmark: Benchmark, run: Run, path: Path | str | None, sides: Any) -> dict[str, Any]:
+def _facts(run: Run, benchmark: Benchmark, collection: Collection, path: Path | str | None) -> dict[str, Any]:
     weights, code = Path(run.weights), _users_code(run)
     return {
         **run_facts(run.id, benchmark, path, run.to_json()),
         **({"own": code} if code else {}),
         "weights_digest": tensors_digest(read_weights(weights)) if weights.is_file() else None,
-        "images": sides,
+        "images": sides_of(collection),
         **_model_facts(run.model),
     }
 
@@ -261,7 +170,100 @@ def sides_of(collection: Collection) -> list[int] | None:
     return None if pixels is None or pixels.ndim != 4 else [int(side) for side in pixels.shape[1:3]]
 
 
-def _tidy(folder: Path) -> None:
+def tidy(folder: Path) -> None:
     """Remove what only an unfinished run needs."""
     for file in (folder / RESUME, folder / "failed.json", folder / "lock", *folder.glob("stage-*.safetensors")):
         file.unlink(missing_ok=True)
+
+
+# Checkpoint and log: what another process goes on from
+
+@dataclass
+class Point:
+    """The counters of a stage of training: what resuming exactly needs in addition to tensors."""
+
+    stage: int = 0
+    step: int = 0  # updates done
+    loss_sum: float = 0.0  # of training losses since the last evaluation
+    loss_count: int = 0
+    best: tuple[float, ...] = ()
+    best_step: int = 0
+    waited: int = 0  # evaluations since the best one
+    seconds: float = 0.0
+
+
+def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
+    """Write tensors and facts about them, under a temporary name first."""
+    with writing(path) as hidden:
+        write_weights(hidden, weights, facts)
+
+
+def save_checkpoint(path: Path, lane: Lane) -> None:
+    tensors = {f"best/{key}": value for key, value in lane.best.items()}
+    tensors |= {f"net/{key}": value for key, value in lane.net.state_dict().items()}
+    tensors |= {f"state/{key}": value for key, value in lane.state.state_dict().items()}
+    for number, parameter in enumerate(lane.parameters):
+        for key, value in lane.optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{number}/{key}"] = value
+    save_weights(path, tensors, run=lane.run.id, point=json.dumps(asdict(lane.point)))
+
+
+def read_point(path: Path, run_id: str) -> Point | None:
+    """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
+    if not path.is_file():
+        return None
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        # Not "pt": torch opens the file a second time, by its name, when another process may have replaced it.
+        with safe_open(path, framework="np") as file:
+            facts: dict[str, Any] = file.metadata() or {}
+            point = Point(**json.loads(facts["point"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
+        raise ShiftBenchError(f"{path}: not a readable checkpoint. Delete it to start this run again.") from problem
+    if facts.get("run") != run_id:
+        raise ShiftBenchError(f"{path}: is the checkpoint of run {facts.get('run')}, not of {run_id}. Delete it.")
+    point.best = tuple(point.best)
+    return point
+
+
+def restore(path: Path, lane: Lane) -> None:
+    """Put a checkpoint's tensors back where `save_checkpoint` found them."""
+    from safetensors import safe_open
+
+    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
+    with safe_open(path, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 - not a mapping
+            table, _, key = name.partition("/")
+            tables[table][key] = file.get_tensor(name)
+    lane.net.load_state_dict(tables["net"])
+    lane.state.load_state_dict(tables["state"])
+    lane.best = {key: value.to(lane.data.device) for key, value in tables["best"].items()}
+    parameters = lane.parameters
+    for name, value in tables["optimizer"].items():
+        number, _, key = name.partition("/")
+        parameter = parameters[int(number)]
+        # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
+        like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
+        lane.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
+
+
+class Log:
+    """The log of a run: one JSON line per evaluation, appended as training goes. Without a path nothing is written."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, line: dict[str, object]) -> None:
+        if self.path:
+            with self.path.open("a", encoding="utf-8") as handle:
+                handle.write(json.dumps(line) + "\n")
+
+    def cut(self, point: Point) -> None:
+        """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
+        if self.path is None or not self.path.exists():
+            return
+        earlier = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
+        # A process killed here must not lose the lines before the checkpoint.
+        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in earlier))

@@ -3,11 +3,10 @@ leaves a checkpoint and a log from which another process goes on exactly."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,35 +18,19 @@ from torch import Tensor, nn
 
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import write_text, writing
 from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.names import LIBRARIES, facts, library_of, seen_note
 from shiftbench.models.net import MODELS, Net, build
-from shiftbench.scoring.listing import lines
 from shiftbench.training.data import Batches, Data
 from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
+from shiftbench.training.folder import RESUME, Log, Point, read_point, restore, save_checkpoint
 from shiftbench.training.run import Run
-from shiftbench.training.step import decaying, factors, make_optimizer, parameters_of
 
 BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 """The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
-
-
-@dataclass
-class Point:
-    """The counters of a stage of training: what resuming exactly needs in addition to tensors."""
-
-    stage: int = 0
-    step: int = 0  # updates done
-    loss_sum: float = 0.0  # of training losses since the last evaluation
-    loss_count: int = 0
-    best: tuple[float, ...] = ()
-    best_step: int = 0
-    waited: int = 0  # evaluations since the best one
-    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -70,6 +53,9 @@ class Lane:
     best: dict[str, Tensor] = field(default_factory=dict)  # weights of the best evaluation so far
     problem: Exception | None = None
     started: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     @staticmethod
     def enter(run: Run, data: Data, stage: Stage, number: int, folder: Path | None) -> Lane:
@@ -322,85 +308,51 @@ def _unrecorded(net: Net, data: Data, number: int) -> list[str]:
     return [f"Model '{net.name}': its steps are not recorded as a CUDA graph, because {net.unrecordable}."]
 
 
-# On disk: the checkpoint is one safetensors file of nets, optimizer and counters; the log has a line per evaluation
-
-RESUME = "resume.safetensors"
+# The optimizer and its learning rate
 
 
-def save_weights(path: Path, weights: dict[str, Tensor], **facts: str) -> None:
-    """Write tensors and facts about them, under a temporary name first."""
-    from shiftbench.models.weights import write_weights
+def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False,
+                   lr: float | None = None) -> torch.optim.Optimizer:
+    """Fused: one call for all tensors, which takes most of a step's time on small heads.
 
-    with writing(path) as hidden:
-        write_weights(hidden, weights, facts)
-
-
-def save_checkpoint(path: Path, lane: Lane) -> None:
-    tensors = {f"best/{key}": value for key, value in lane.best.items()}
-    tensors |= {f"net/{key}": value for key, value in lane.net.state_dict().items()}
-    tensors |= {f"state/{key}": value for key, value in lane.state.state_dict().items()}
-    for number, parameter in enumerate(parameters_of(lane.optimizer)):
-        for key, value in lane.optimizer.state.get(parameter, {}).items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"optimizer/{number}/{key}"] = value
-    save_weights(path, tensors, run=lane.run.id, point=json.dumps(asdict(lane.point)))
+    On a GPU Adam counts its steps there, so that a step can be recorded; a learning rate that changes lies there too.
+    """
+    rate: float | Tensor = run.lr if lr is None else lr
+    if on_gpu and run.varies:
+        rate = torch.tensor(rate, device="cuda")
+    if run.optimizer == "sgd":
+        return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
+    cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
+    return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
 
 
-def read_point(path: Path, run_id: str) -> Point | None:
-    """The counters of a checkpoint; None where there is none. A file of another run, or a damaged one, is an error."""
-    if not path.is_file():
-        return None
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        # Not "pt": torch opens the file a second time, by its name, when another process may have replaced it.
-        with safe_open(path, framework="np") as file:
-            facts: dict[str, Any] = file.metadata() or {}
-            point = Point(**json.loads(facts["point"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as problem:
-        raise ShiftBenchError(f"{path}: not a readable checkpoint. Delete it to start this run again.") from problem
-    if facts.get("run") != run_id:
-        raise ShiftBenchError(f"{path}: is the checkpoint of run {facts.get('run')}, not of {run_id}. Delete it.")
-    point.best = tuple(point.best)
-    return point
+def decaying(run: Run, modules: Sequence[nn.Module]) -> list[nn.Parameter] | list[dict[str, Any]]:
+    """The parameters to learn; without `decay_all` in two groups: biases and layer norms do not decay."""
+    if run.decay_all:
+        return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (run.weight_decay, 0.0)]
+    for layer in (layer for module in modules for layer in module.modules()):
+        for name, parameter in layer.named_parameters(recurse=False):
+            if parameter.requires_grad:
+                groups["bias" in name or isinstance(layer, nn.LayerNorm)]["params"].append(parameter)
+    return [group for group in groups if group["params"]]
 
 
-def restore(path: Path, lane: Lane) -> None:
-    """Put a checkpoint's tensors back where `save_checkpoint` found them."""
-    from safetensors import safe_open
+def factors(run: Run, first: int, n: int, steps: int) -> Floats:
+    """The factors of the learning rate in the n steps from `first` on, of `steps` in all; see SCHEDULES.
 
-    tables: dict[str, dict[str, Tensor]] = {"best": {}, "net": {}, "state": {}, "optimizer": {}}
-    with safe_open(path, framework="pt") as file:
-        for name in file.keys():  # noqa: SIM118 - not a mapping
-            table, _, key = name.partition("/")
-            tables[table][key] = file.get_tensor(name)
-    lane.net.load_state_dict(tables["net"])
-    lane.state.load_state_dict(tables["state"])
-    lane.best = {key: value.to(lane.data.device) for key, value in tables["best"].items()}
-    parameters = parameters_of(lane.optimizer)
-    for name, value in tables["optimizer"].items():
-        number, _, key = name.partition("/")
-        parameter = parameters[int(number)]
-        # Fused optimizers walk raw memory: the moments must lie in memory as the parameter does.
-        like = parameter.detach() if value.shape == parameter.shape else value.to(parameter.device)
-        lane.optimizer.state[parameter][key] = torch.empty_like(like).copy_(value)
-
-
-class Log:
-    """The log of a run: one JSON line per evaluation, appended as training goes. Without a path nothing is written."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-
-    def write(self, line: dict[str, object]) -> None:
-        if self.path:
-            with self.path.open("a", encoding="utf-8") as handle:
-                handle.write(json.dumps(line) + "\n")
-
-    def cut(self, point: Point) -> None:
-        """Drop what a killed process wrote after the checkpoint: those evaluations come again."""
-        if self.path is None or not self.path.exists():
-            return
-        earlier = [line for line in lines(self.path) if (line["stage"], line["step"]) <= (point.stage, point.step)]
-        # A process killed here must not lose the lines before the checkpoint.
-        write_text(self.path, "".join(f"{json.dumps(line)}\n" for line in earlier))
+    >>> factors(Run("", features="columns", schedule="thirds"), 0, 6, 6).tolist()
+    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
+    """
+    t = np.arange(first, first + n)
+    ramp = np.minimum(t / max(1, run.warmup), 1.0) if run.warmup else np.ones(n)
+    progress = np.clip((t - run.warmup) / max(1, steps - run.warmup), 0.0, 1.0)
+    if run.schedule == "thirds":
+        return ramp * np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * (t / steps), 2).astype(np.int64)]
+    if run.schedule == "cosine":
+        return ramp * (1 + np.cos(np.pi * progress)) / 2
+    if run.schedule == "linear":
+        return ramp * (1 - progress)
+    if run.schedule == "exponential":
+        return ramp * run.drop ** (t // run.drop_every)
+    return ramp

@@ -1,27 +1,135 @@
-"""The one loop for all methods: steps, losses, evaluation, early stop, checkpoint; for one run or many at once."""
+"""The one loop for all methods, for one run or many at once: steps, evaluation, early stop, checkpoint, predictions."""
 
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.files import lock, write_text
+from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
+from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.methods.method import Stage, Trained
 from shiftbench.models.net import Net
 from shiftbench.models.weights import read_weights
-from shiftbench.training.data import Data
-from shiftbench.training.device import repeatable
+from shiftbench.training.data import Data, load
+from shiftbench.training.device import choose_device, repeatable
+from shiftbench.training.evaluate import predict_all
 from shiftbench.training.fast.graphed import BLOCK, Graphed
 from shiftbench.training.fast.stacked import Stacked, alike
-from shiftbench.training.lane import Lane, save_weights
-from shiftbench.training.run import Run
+from shiftbench.training.features import Report, Say
+from shiftbench.training.folder import CHECKPOINT, begin, fail, is_done, save_weights, sign, tidy
+from shiftbench.training.lane import Lane
+from shiftbench.training.run import Outcome, Run
 from shiftbench.training.step import Plain
 
-Report = Callable[[int, int], None]
-Say = Callable[[str], None]
+# Runs in their folders
+
+
+def train(
+    benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
+    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
+) -> Path:
+    """Train a run and return its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that
+    fails before it has trained, for instance because its net is refused, leaves no folder.
+
+    `collection_path` is the collection's folder, which holds cached features; without it they are computed again.
+    `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
+    process loses at most `checkpoint_seconds` of work.
+    """
+    problems: list[Exception] = []
+
+    def keep(folder: Path, problem: Exception) -> str:
+        problems.append(problem)
+        if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"run.json", "lock"}:
+            shutil.rmtree(folder, ignore_errors=True)
+        return str(problem)
+
+    (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,
+                        collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
+                        failed=keep, say=say)
+    if problems:
+        if isinstance(problems[0], MemoryError) or "allocate" in str(problems[0]):
+            raise ShiftBenchError(f"run {run.id}: memory ran out ({first_line(problems[0])}). Lower batch_size, which "
+                                  f"is {run.batch_size:,}, or size.") from problems[0]
+        raise problems[0]
+    if end.state == "busy":
+        raise ShiftBenchError(f"{Path(out) / run.id}: another process is doing this run. Wait for it, or end it.")
+    return Path(out) / run.id
+
+
+def train_pack(
+    benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
+    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
+    progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    failed: Callable[[Path, Exception], str] = fail, say: Say | None = None,
+) -> list[Outcome]:
+    """Train several runs on one benchmark, together where possible. Each ends by itself: an error in one is passed to
+    `failed` (default: written to its failed.json), and the others go on."""
+    ends: dict[str, Outcome] = {}
+    started = time.monotonic()
+
+    def end(run: Run, problem: Exception | None = None, state: str = "done", notes: tuple[str, ...] = ()) -> None:
+        reason = "" if problem is None else failed(Path(out) / run.id, problem)
+        ends[run.id] = Outcome(run.id, state if problem is None else "failed", reason, time.monotonic() - started,
+                               notes)
+
+    def close(fitting: Fitting) -> None:
+        try:
+            if fitting.problem is None:
+                _finish(fitting)
+        except Exception as problem:
+            fitting.problem = problem
+        end(fitting.run, fitting.problem, notes=fitting.notes)
+
+    with contextlib.ExitStack() as locks:
+        fittings = []
+        for run in {run.id: run for run in runs}.values():
+            folder = Path(out) / run.id
+            try:
+                done = begin(folder, run, benchmark, collection, device, benchmark_path)
+                busy = not done and not locks.enter_context(lock(folder / "lock"))
+                if done or busy or is_done(folder):  # by another process, a moment ago
+                    end(run, state="busy" if busy else "done")
+                else:
+                    data = load(benchmark, collection, run, choose_device(device), collection_path, progress, say)
+                    fittings.append(Fitting(run, data, folder, say))
+            except Exception as problem:
+                end(run, problem)
+        learn(fittings, checkpoint_seconds=checkpoint_seconds, progress=progress, ended=close)
+    return [ends[run.id] for run in runs]
+
+
+def _finish(fitting: Fitting) -> None:
+    """Predict, and write what a finished run leaves; `done` last."""
+    run, data, learned, folder = fitting.run, fitting.data, fitting.learned, fitting.folder
+    assert learned is not None
+    assert folder is not None
+    predictions = predict_all(run, data, learned.net)
+    if isinstance(predictions, Predictions) and not np.isfinite(predictions.scores).all():
+        raise ShiftBenchError(f"run {run.id}: after {learned.step} steps '{run.label}' predicts numbers that are "
+                              "not finite. Lower lr.")
+    predictions.save(folder / PREDICTIONS)
+    save_weights(folder / CHECKPOINT, learned.net.state_dict(), run=run.id, model=run.model,
+                 classes=json.dumps(data.benchmark.names["label"], ensure_ascii=False))
+    sign(folder, PREDICTIONS, CHECKPOINT)
+    write_text(folder / "done", f"{learned.step} steps, weights of step {learned.best_step}\n")
+    tidy(folder)
+
+
+# The stages of a run, and their steps
 
 
 @dataclass(eq=False)
@@ -124,9 +232,16 @@ def learn(
     """
     waiting = list(runs)
     while waiting:
-        entered = {fitting.run.id: (fitting, lane) for fitting in waiting if (lane := _enter(fitting)) is not None}
+        entered = {}
         for fitting in waiting:
-            if ended and (fitting.finished or fitting.problem is not None):
+            lane = None
+            try:
+                lane = fitting.next_lane()
+            except Exception as problem:
+                fitting.problem = problem
+            if lane is not None:
+                entered[fitting.run.id] = fitting, lane
+            elif ended:
                 ended(fitting)
         for pack in _packs([lane for _, lane in entered.values()]):
             for lane in _train(pack, checkpoint_seconds, progress):
@@ -135,14 +250,6 @@ def learn(
                 if ended and fitting.problem is not None:
                     ended(fitting)
         waiting = [fitting for fitting, _ in entered.values() if fitting.problem is None]
-
-
-def _enter(fitting: Fitting) -> Lane | None:
-    try:
-        return fitting.next_lane()
-    except Exception as problem:
-        fitting.problem = problem
-        return None
 
 
 def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:

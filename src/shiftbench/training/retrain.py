@@ -21,8 +21,7 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device, one_thread
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.features import Report
-from shiftbench.training.folder import CHECKPOINT, is_done, load_run, sign
-from shiftbench.training.lane import save_weights
+from shiftbench.training.folder import CHECKPOINT, is_done, load_run, save_weights, sign
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 

@@ -1,7 +1,7 @@
 """One step of training, as textbooks have it:
 
-    batch     = the items of step t, augmented, and attacked where the run says so
-    loss      = method.loss(net, batch, state, t)
+    batch      = the items of step t, augmented, and attacked where the run says so
+    loss       = method.loss(net, batch, state, t)
     net, state = optimizer(net, state, gradient of the loss)
 
 `fast/` does the same for many runs at once, and tests compare it with this.
@@ -10,17 +10,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from torch import Tensor
 
-from shiftbench.core.arrays import Floats
 from shiftbench.core.rng import child
 from shiftbench.methods.method import Batch
-from shiftbench.training.attack import attacked
-from shiftbench.training.run import Run
+from shiftbench.models.net import Net
 
 if TYPE_CHECKING:
     from shiftbench.training.lane import Lane
@@ -43,24 +41,36 @@ class Plain:
         lane, first, device = self.lane, self.lane.point.step, self.lane.data.device
         block, draws = lane.block(first, n)
         index, u = torch.from_numpy(block).to(device), None if draws is None else torch.from_numpy(draws).to(device)
-        rates = lane.rates(first, n).tolist()
-        # What a net draws inside is a function of seed and step too, so that a checkpoint need not know it.
-        seeds = [int(child(lane.run.seed, "step", str(lane.point.stage), str(t)).integers(2**63))
-                 for t in range(first, first + n)]
-        losses = [step(lane, first + t, index[t], None if u is None else u[t], rates[t], seeds[t]) for t in range(n)]
+        losses = []
+        for t, rate in enumerate(lane.rates(first, n).tolist()):
+            # What a net draws inside is a function of seed and step too, so that a checkpoint need not know it.
+            purpose = "step", str(lane.point.stage), str(first + t)
+            torch.manual_seed(int(child(lane.run.seed, *purpose).integers(2**63)))
+            losses.append(step(lane, batch_of(lane, index[t], None if u is None else u[t]), first + t, rate))
         return [torch.stack(losses).double().tolist()]
 
 
-def step(lane: Lane, t: int, index: Tensor, u: Tensor | None, rate: float, seed: int) -> Tensor:
-    """Step t on the training items `index` with the random numbers `u` and this learning rate; returns the loss."""
-    data, net, state, optimizer = lane.data, lane.net, lane.state, lane.optimizer
-    torch.manual_seed(seed)
-    batch = data.batch(index, net, lane.run.augment, u, None if lane.weight is None else lane.weight[index])
-    with torch.autocast(data.device.type, torch.bfloat16, enabled=lane.run.precision == "bf16"):
-        loss = lane.stage.method.loss(net, attack(lane, batch), state, t)
+def batch_of(lane: Lane, index: Tensor, u: Tensor | None) -> Batch:
+    """The training items `index`, augmented with the random numbers `u`, and attacked where the run says so."""
+    run, data, net = lane.run, lane.data, lane.net
+    weight = None if lane.weight is None else lane.weight.index_select(0, index)
+    batch = data.batch(index, net, run.augment, u, weight)
+    if not run.attack:
+        return batch
+    with torch.autocast(data.device.type, torch.bfloat16, enabled=run.precision == "bf16"):
+        return batch._replace(x=attacked(net, batch.x, batch.label, run.attack, run.attack_steps, data.scale(net)))
+
+
+def step(lane: Lane, batch: Batch, t: int, rate: float) -> Tensor:
+    """Step t on this batch with this learning rate; returns the loss. The gradient g is shortened to the run's
+    `max_grad_norm` c, where it is longer: g min(1, c / (|g| + 1e-6))."""
+    run, optimizer = lane.run, lane.optimizer
+    with torch.autocast(batch.x.device.type, torch.bfloat16, enabled=run.precision == "bf16"):
+        loss = lane.stage.method.loss(lane.net, batch, lane.state, t)
     optimizer.zero_grad()
     loss.backward()
-    shorten(lane.run, parameters_of(optimizer))
+    if run.max_grad_norm:
+        torch.nn.utils.clip_grad_norm_(lane.parameters, run.max_grad_norm)
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -70,70 +80,72 @@ def step(lane: Lane, t: int, index: Tensor, u: Tensor | None, rate: float, seed:
     return loss.detach()
 
 
-def shorten(run: Run, parameters: Sequence[Tensor]) -> None:
-    """Scale the gradient of all parameters together to the run's `max_grad_norm`, where it is longer.
+# Adversarial images: projected gradient ascent on the loss within an l2 ball (Madry et al., 2018)
 
-        g  <-  g min(1, c / (|g| + 1e-6))
+STEP = 0.8
+"""Length of a step as a share of the radius: 0.4 for 0.5 and 0.8 for 1 in BREEDS, Table 14a."""
+
+
+def attacked(net: Net, x: Tensor, label: Tensor, eps: float | Tensor, steps: int, scale: Tensor) -> Tensor:
+    """For each image the worst of x⁰ = x and x^{t+1} = P(x^t + 0.8 eps · g / |g|), g the gradient of the cross-entropy.
+
+    `x` is normalised, and `scale` (2 × 3) the mean and deviation it was normalised by, on the 0..255 scale; `eps` and
+    |·| are l2 over all pixels and channels on the [0, 1] scale. P projects onto the ball around x, then clips to legal
+    pixels, which moves no further away from x. An image without a gradient stays as it is.
+
+    The defaults of the robustness library, with which BREEDS was trained: no random start, the iterate with the
+    largest loss and not the last one, and **the net in evaluation**, batch norms with their running statistics and no
+    dropout, so that the search does not change the net. Training then minimises the loss on these images in training
+    mode. Nothing here waits for the device or branches on data, so a step with an attack can be recorded. It leaves no
+    gradients: none on parameters, and none from the result to x.
     """
-    if run.max_grad_norm:
-        torch.nn.utils.clip_grad_norm_(parameters, run.max_grad_norm)
+    x = x.detach()
+    mean, std = (row.view(1, 3, 1, 1) for row in scale)
+    unit = 255 / std  # normalised values per unit of the [0, 1] scale
+    pixel = (x * std + mean) / 255
+    lower, upper = (-pixel).clamp(max=0), (1 - pixel).clamp(min=0)  # x itself counts as legal, whatever rounding did
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        delta = torch.zeros_like(x)
+        best, worst = delta, torch.full((len(x),), -torch.inf, device=x.device)
+        for t in range(steps + 1):
+            losses, slope = _losses(net, x + delta * unit, label, t < steps)
+            higher = losses > worst
+            best, worst = torch.where(_wide(higher), delta, best), torch.where(higher, losses, worst)
+            if slope is not None:
+                delta = _inside(delta + STEP * eps * _direction(slope * unit), eps)
+                delta = torch.minimum(torch.maximum(delta, lower), upper)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return x + best * unit
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+def _losses(net: Net, x: Tensor, label: Tensor, with_slope: bool) -> tuple[Tensor, Tensor | None]:
+    """The cross-entropy of each image, and its gradient."""
+    with torch.set_grad_enabled(with_slope):
+        x = x.requires_grad_(with_slope)
+        losses = F.cross_entropy(net(x).float(), label, reduction="none")
+        slope = torch.autograd.grad(losses.sum(), x)[0] if with_slope else None
+    return losses.detach(), slope
 
 
-def attack(lane: Lane, batch: Batch) -> Batch:
-    """The batch with attacked images, where the run says so."""
-    run = lane.run
-    if not run.attack:
-        return batch
-    x = attacked(lane.net, batch.x, batch.label, run.attack, run.attack_steps, lane.data.scale(lane.net))
-    return batch._replace(x=x)
+def _direction(slope: Tensor) -> Tensor:
+    """The gradient of each image, scaled to length 1, or 0 where it is zero. It is divided by its largest entry first:
+    the squares of a confident net's tiny gradients would underflow."""
+    slope = slope / _wide(slope.abs().flatten(1).amax(dim=1)).clamp(min=torch.finfo(slope.dtype).tiny)
+    return slope / _wide(_length(slope)).clamp(min=1)
 
 
-def make_optimizer(run: Run, parameters: list[nn.Parameter] | list[dict[str, Any]], on_gpu: bool = False,
-                   lr: float | None = None) -> torch.optim.Optimizer:
-    """Fused: one call for all tensors, which takes most of a step's time on small heads.
-
-    On a GPU Adam counts its steps there, so that a step can be recorded; a learning rate that changes lies there too.
-    """
-    rate: float | Tensor = run.lr if lr is None else lr
-    if on_gpu and run.varies:
-        rate = torch.tensor(rate, device="cuda")
-    if run.optimizer == "sgd":
-        return torch.optim.SGD(parameters, rate, run.momentum, weight_decay=run.weight_decay, fused=True)
-    cls = torch.optim.Adam if run.optimizer == "adam" else torch.optim.AdamW
-    return cls(parameters, rate, weight_decay=run.weight_decay, fused=True, capturable=on_gpu)
+def _inside(delta: Tensor, eps: float | Tensor) -> Tensor:
+    length = _wide(_length(delta))
+    return torch.where(length > eps, delta * (eps / length.clamp(min=torch.finfo(delta.dtype).tiny)), delta)
 
 
-def decaying(run: Run, modules: Sequence[nn.Module]) -> list[nn.Parameter] | list[dict[str, Any]]:
-    """The parameters to learn; without `decay_all` in two groups: biases and layer norms do not decay."""
-    if run.decay_all:
-        return [parameter for module in modules for parameter in module.parameters() if parameter.requires_grad]
-    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (run.weight_decay, 0.0)]
-    for layer in (layer for module in modules for layer in module.modules()):
-        for name, parameter in layer.named_parameters(recurse=False):
-            if parameter.requires_grad:
-                groups["bias" in name or isinstance(layer, nn.LayerNorm)]["params"].append(parameter)
-    return [group for group in groups if group["params"]]
+def _length(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x.flatten(1), dim=1)
 
 
-def factors(run: Run, first: int, n: int, steps: int) -> Floats:
-    """The factors of the learning rate in the n steps from `first` on, of `steps` in all; see SCHEDULES.
-
-    >>> factors(Run("", features="columns", schedule="thirds"), 0, 6, 6).tolist()
-    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
-    """
-    t = np.arange(first, first + n)
-    ramp = np.minimum(t / max(1, run.warmup), 1.0) if run.warmup else np.ones(n)
-    progress = np.clip((t - run.warmup) / max(1, steps - run.warmup), 0.0, 1.0)
-    if run.schedule == "thirds":
-        return ramp * np.asarray([1.0, 0.1, 0.01])[np.minimum(3 * (t / steps), 2).astype(np.int64)]
-    if run.schedule == "cosine":
-        return ramp * (1 + np.cos(np.pi * progress)) / 2
-    if run.schedule == "linear":
-        return ramp * (1 - progress)
-    if run.schedule == "exponential":
-        return ramp * run.drop ** (t // run.drop_every)
-    return ramp
+def _wide(values: Tensor) -> Tensor:
+    return values.view(-1, 1, 1, 1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shiftbench.training.lane import Lane
-from shiftbench.training.step import attack, parameters_of, shorten
+from shiftbench.training.step import batch_of
 
 BLOCK = 64
 """Steps whose items lie on the device at once: the most that `advance` is asked for."""
@@ -58,7 +58,7 @@ class _Track:
         rates = [group["lr"] for group in lane.optimizer.param_groups]
         self.lr_tensors = [rate for rate in rates if isinstance(rate, Tensor)]  # empty where the rate never changes
         self.rates = torch.zeros(BLOCK, device=device)
-        self.parameters = parameters_of(lane.optimizer)
+        self.parameters = lane.parameters
         self.graph = self._record()
 
     def draw(self, first: int) -> tuple[Tensor, Tensor | None]:
@@ -115,17 +115,17 @@ class _Track:
         return [value for state in self.lane.optimizer.state.values() for value in state.values()]
 
     def _step(self) -> None:
-        lane, data, state = self.lane, self.lane.data, self.lane.state
+        lane, state = self.lane, self.lane.state
         index = self.index.index_select(0, self.cursor).view(-1)
         u = None if self.u is None else self.u.index_select(0, self.cursor).squeeze(0)
-        weight = None if lane.weight is None else lane.weight.index_select(0, index)
-        batch = data.batch(index, lane.net, lane.run.augment, u, weight)
+        batch = batch_of(lane, index, u)
         before = dict(state.named_buffers())
         with torch.autocast("cuda", torch.bfloat16, enabled=lane.run.precision == "bf16"):
-            loss = lane.stage.method.loss(lane.net, attack(lane, batch), state, self.step)
+            loss = lane.stage.method.loss(lane.net, batch, state, self.step)
         for parameter, gradient in zip(self.parameters, gradients_of(loss, self.parameters), strict=True):
             parameter.grad = gradient
-        shorten(lane.run, self.parameters)
+        if lane.run.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters, lane.run.max_grad_norm)
         for rate in self.lr_tensors:
             rate.copy_(self.rates.index_select(0, self.cursor).view(()))
         lane.optimizer.step()

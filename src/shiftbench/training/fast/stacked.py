@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from shiftbench.methods.method import Batch, Method
-from shiftbench.training.lane import Lane
-from shiftbench.training.step import factors, make_optimizer, parameters_of, shorten
+from shiftbench.training.lane import Lane, factors, make_optimizer
 
 Tensors = dict[str, Tensor]
 
@@ -88,7 +87,9 @@ class Stacked:
                 for parameter, slot in zip(self.parameters[name], self.slots, strict=True):
                     parameter.grad = None if of_slots is None else of_slots[slot]
             for number, lane in enumerate(self.lanes):
-                shorten(lane.run, [parameters[number] for parameters in self.parameters.values()])
+                if lane.run.max_grad_norm:
+                    of_lane = [parameters[number] for parameters in self.parameters.values()]
+                    torch.nn.utils.clip_grad_norm_(of_lane, lane.run.max_grad_norm)
             self.optimizer.step()
             losses.append(values.detach().flatten()[self.slots])
         self._give_back()
@@ -147,7 +148,7 @@ def _joined(lanes: Sequence[Lane]) -> torch.optim.Optimizer:
             groups.setdefault(key, {**group, "start": lane.lr, "params": []})["params"].extend(group["params"])
     joined = make_optimizer(lanes[0].run, list(groups.values()))
     for lane in lanes:
-        for parameter in parameters_of(lane.optimizer):
+        for parameter in lane.parameters:
             joined.state[parameter] = lane.optimizer.state[parameter]
     return joined
 
