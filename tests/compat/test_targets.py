@@ -11,8 +11,7 @@ from PIL import Image
 
 from shiftbench.compat.domainbed import dataset_class
 from shiftbench.compat.run_script import run_script
-from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_eval_loader, get_train_loader
-from shiftbench.compat.wilds_names import wilds_modules
+from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_eval_loader, get_train_loader, wilds_modules
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.prediction_lists import Answers

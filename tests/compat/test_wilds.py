@@ -24,8 +24,8 @@ from shiftbench.compat.wilds import (
     get_dataset,
     get_eval_loader,
     get_train_loader,
+    wilds_modules,
 )
-from shiftbench.compat.wilds_names import wilds_modules
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.data.collection import Collection, Texts
@@ -386,3 +386,12 @@ def test_the_packages_own_evaluation_says_the_same(folder):
     wanted = evaluation(accuracy, grouper(data, ["domain", "batch", "y"]), guess, subset.y_array, subset.metadata_array)
     assert data.eval(guess, subset.y_array, subset.metadata_array) == wanted
     assert 0 in wanted[0].values()
+
+
+@pytest.mark.parametrize("module", ["wilds", "domainbed", "items"])
+def test_without_torch_the_error_says_what_to_install(module):
+    """Not Python's own error, but the sentence that names the extra."""
+    script = f"import sys; sys.modules['torch'] = None; import shiftbench.compat.{module}"
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True)
+    assert done.stderr.splitlines()[-1].endswith('torch, which is not installed. Install it with: '
+                                                 'pip install "shiftbench[train]"')

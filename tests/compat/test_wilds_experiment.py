@@ -16,8 +16,7 @@ from PIL import Image
 
 import shiftbench as sb
 from shiftbench.compat.run_script import answering, run_script
-from shiftbench.compat.wilds import get_dataset
-from shiftbench.compat.wilds_names import wilds_modules
+from shiftbench.compat.wilds import get_dataset, wilds_modules
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.splits import Given
 from tests.readers.wilds_files import read, table

@@ -6,13 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
-from torch.utils.data import Dataset, default_collate
 
 from shiftbench.compat.wilds_metadata import next_kinds
 from shiftbench.core.arrays import Ints, read_array
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import load_torch, torch
 from shiftbench.data.benchmark import SPLITS, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features
@@ -162,7 +161,7 @@ def collate_graphs(batch: Sequence[tuple[Any, Any, Any]]) -> tuple[Any, Any, Any
     x, y, metadata = (list(column) for column in zip(*batch, strict=True))
     if all(isinstance(molecule, torch.Tensor) for molecule in x):
         x = torch.nn.utils.rnn.pad_sequence(x, batch_first=True, padding_value=PADDING)
-    return x, default_collate(y), torch.stack(metadata)
+    return x, torch.utils.data.default_collate(y), torch.stack(metadata)
 
 
 def image_size(collection: Collection, row: int) -> tuple[int, int]:
@@ -182,7 +181,7 @@ def image_size(collection: Collection, row: int) -> tuple[int, int]:
 
 # The rows of a split as a data set of torch, for users' own training loops
 
-class TorchRows(Dataset[tuple[Any, Any, dict[str, Any]]]):  # type: ignore[misc]
+class TorchRows(load_torch("torch.utils.data").Dataset):  # type: ignore[misc]
     """(x, y, {"id", "domain", "group"}) of each row of a split; domain and group are codes, whose words `names` has.
 
     x is an image, a text, or the features of a table; `transform` gets a picture of pillow, and without one an image is

@@ -214,6 +214,8 @@ def _kind_columns(benchmark: Benchmark) -> dict[str, Column]:
 
 NAMES = {"molpcba": "ogb-molpcba"}
 """What the package calls a data set, where a collection's name is another."""
+OFFICIAL = {"poverty": "countries", "fmow": "time_after_2016", "amazon": "user", "molpcba": "scaffold"}
+"""The package's own name for the official scheme of a collection."""
 KINDS = {"ogb-molpcba": "tasks", "globalwheat": "boxes", "poverty": "number", "py150": "tokens"}
 FACTORS = {("py150", "repo"): "repo_id"}
 """The factor that holds the package's number of a repository."""

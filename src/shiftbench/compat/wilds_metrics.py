@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from shiftbench.compat.grouper import as_array
 from shiftbench.compat.wilds_tensors import avg_over_groups, get_counts, maximum, minimum, numel
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.later import torch
 from shiftbench.scoring.metrics.beyond_classes import detection_accuracy, pearson_by_group
 from shiftbench.scoring.metrics.curves import precision_items
 

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from shiftbench.compat import wilds_eval as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
@@ -24,6 +23,7 @@ from shiftbench.compat.wilds_metadata import (
     DATASETS,
     FROM,
     GAPS,
+    OFFICIAL,
     UNLABELED_SPLITS,
     Named,
     Y,
@@ -33,9 +33,9 @@ from shiftbench.compat.wilds_metadata import (
     labelled_rows,
     named,
 )
-from shiftbench.compat.wilds_options import OFFICIAL, PLAIN, Options
 from shiftbench.core.arrays import Ints, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.later import torch
 from shiftbench.data.benchmark import TARGET_TRAIN, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import OWN
@@ -70,17 +70,18 @@ class WILDSDataset:
 
     def __init__(
         self, benchmark: Benchmark, collection: Collection, *, groupby_fields: Sequence[str] = ("group",),
-        groupings: Sequence[str] | None = None, compat: str | None = None, options: Options = PLAIN,
+        groupings: Sequence[str] | None = None, compat: str | None = None, split_scheme: str = "official",
+        no_nl: bool = False, ood_val: bool = True,
     ) -> None:
         benchmark = self._take(benchmark)
         self.benchmark, self.collection, self.compat = benchmark, collection, compat
-        self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, options.scheme, options.no_nl
+        self.dataset_name, self.split_scheme, self.no_nl = benchmark.name, split_scheme, no_nl
         self.inputs = Inputs(benchmark, collection)
         is_default = groupings is None and tuple(groupby_fields) == ("group",)
-        self._named = named(benchmark, collection, options.scheme) if is_default and compat is not None else None
+        self._named = named(benchmark, collection, split_scheme) if is_default and compat is not None else None
         titles = {**(self._named.splits if self._named is not None else {})}
         titles |= {name: SPLIT_NAMES[name] for name in benchmark.splits if name not in titles}
-        renamed = {} if options.ood_val else {"id_val": "val", "val": "ood_val"}
+        renamed = {} if ood_val else {"id_val": "val", "val": "ood_val"}
         self._our_splits = {renamed.get(name, name): name for name in titles}
         self.split_dict = {name: code for code, name in enumerate(self._our_splits)}
         self.split_names = {name: titles[split] for name, split in self._our_splits.items()}

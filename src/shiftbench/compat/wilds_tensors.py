@@ -5,10 +5,10 @@ from copy import copy
 from typing import Any
 
 import numpy as np
-import torch
 
 from shiftbench.core.arrays import positions
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import torch
 
 # Groups of tensors, their counts and means, and seeded draws, as in WILDS' `common.utils`
 
