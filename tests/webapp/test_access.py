@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from shiftbench.auditing.predicates import has_value
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.webapp.looks import sealed
 from tests.webapp.conftest import Person, settled, until
 
 pytestmark = pytest.mark.slow
 AXE = Path(__file__).parents[2] / "build/page/node_modules/axe-core/axe.min.js"
-INDOORS = json.dumps([has_value("location", "indoors").facts()])
+INDOORS = json.dumps([Predicate.of("location", "indoors").facts()])
 CELL = json.dumps(["minority", "erm", "accuracy"])
 SIDES = {"on": "collections/scenes", "cls": "dog", "at": "shelf", "test": '["dog(shelf)", "cat(shelf)"]',
          "train": '["dog(sofa)", "cat(sofa)"]'}

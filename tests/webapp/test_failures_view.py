@@ -16,7 +16,7 @@ import shiftbench as sb
 from shiftbench.auditing.findings import Audit
 from shiftbench.auditing.join import join
 from shiftbench.auditing.model_outputs import loss_named
-from shiftbench.auditing.predicates import has_value
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, write_json
@@ -87,7 +87,7 @@ def test_the_view_begins_with_a_run_that_has_no_audit(desk, first, world, tmp_pa
 
 def test_who_opens_an_audit_is_told_what_it_costs(desk, first):
     """Once the view has an audit on disk open, nothing of its run can be confirmed; one made here costs nothing."""
-    query = {"run": first["run"], "where": where(has_value("location", "indoors"))}
+    query = {"run": first["run"], "where": where(Predicate.of("location", "indoors"))}
     failures(desk, Query({"audit": "open", "run": first["run"]}))
     assert context(desk, Query(query))["books"]["spent"] == ""
     failures(desk, Query({"audit": "audit.json"}))
@@ -110,7 +110,7 @@ def test_a_context_is_the_mean_of_its_open_items(desk, first, world):
     """Numbers, confusion, examples and calibration are those of the joined items that are not sealed."""
     items = join(world / first["run"], world / "benchmarks/minority", loss_named("error"))
     shown = ~sealed(items.known.items)
-    member = has_value("location", "indoors")
+    member = Predicate.of("location", "indoors")
     inside = items.known.factor("location") == "indoors"
     answer = context(desk, Query({"run": first["run"], "where": where(member)}))
     assert answer["n"] == (inside & shown).sum()
@@ -171,8 +171,8 @@ def test_the_command_prints_the_numbers_of_the_page(first, world, tmp_path):
     toy_features(tmp_path / "copy/collections/scenes")
     studio = Studio(Shelf([tmp_path / "copy"]))
     other = next(name for name, _ in first["others"] if name != first["run"])
-    cell = where(has_value("class", "cat", "label"), has_value("prediction", "dog", "prediction"))
-    for query in ({}, {"where": where(has_value("location", "indoors"))}, {"where": cell}, {"against": other}):
+    cell = where(Predicate.of("class", "cat", "label"), Predicate.of("prediction", "dog", "prediction"))
+    for query in ({}, {"where": where(Predicate.of("location", "indoors"))}, {"where": cell}, {"against": other}):
         shown = context(studio, Query({"run": first["run"], **query}))
         result = CliRunner().invoke(app, [*shlex.split(shown["command"])[1:], "--json"])
         assert result.exit_code == 0, result.output
@@ -208,7 +208,7 @@ def test_principal_components_keep_the_longest_way():
 def test_a_filter_is_confirmed_on_sealed_items_alone(desk, first):
     """The page says how many looks, at which level and what came out; the second request changes nothing."""
     run = first["run"]
-    query = {"run": run, "where": where(has_value("location", "indoors"))}
+    query = {"run": run, "where": where(Predicate.of("location", "indoors"))}
     before = context(desk, Query(query))["books"]
     test = confirm(desk, query)["test"]
     assert test["looks"] == before["looks"] + 1
@@ -217,8 +217,8 @@ def test_a_filter_is_confirmed_on_sealed_items_alone(desk, first):
     assert confirm(desk, query)["test"] == test
     assert context(desk, Query(query))["books"]["test"] == test
     with pytest.raises(ShiftBenchError, match="confirmed alone"):
-        confirm(desk, {"run": run, "where": where(has_value("class", "cat", "label"),
-                                                  has_value("prediction", "dog", "prediction"))})
+        confirm(desk, {"run": run, "where": where(Predicate.of("class", "cat", "label"),
+                                                  Predicate.of("prediction", "dog", "prediction"))})
 
 
 HUNTERS, FILTERS = 6, 12
@@ -278,8 +278,8 @@ def test_who_hunts_in_noise_through_the_server_confirms_nothing(world, tmp_path)
 
 def test_a_confirmation_says_which_way_the_difference_goes():
     """More or fewer points, and no sign beside the word."""
-    more = Confirmation("run", (has_value("location", "indoors"),), 1, 2, 0.0125, 0.5, 10, 20, 0.5, 0.3, 0.7, 0.3, 0.2,
-                        -0.1, 0.5)
+    more = Confirmation("run", (Predicate.of("location", "indoors"),), 1, 2, 0.0125, 0.5, 10, 20, 0.5, 0.3, 0.7, 0.3,
+                        0.2, -0.1, 0.5)
     assert "others: 20 points more, interval −10 to +50" in confirmation_facts(more)["sentence"]
     fewer = replace(more, loss=0.3, rest=0.5, difference=-0.2, difference_low=-0.5, difference_high=0.1)
     assert "others: 20 points fewer, interval −50 to +10" in confirmation_facts(fewer)["sentence"]
@@ -287,7 +287,7 @@ def test_a_confirmation_says_which_way_the_difference_goes():
 
 def test_outcomes_of_sealed_items_change_nothing_that_is_shown(desk, first, monkeypatch):
     """With all predictions of sealed items turned round, every view of the run is the same."""
-    query = Query({"run": first["run"], "where": where(has_value("location", "indoors"))})
+    query = Query({"run": first["run"], "where": where(Predicate.of("location", "indoors"))})
     before = context(desk, query)
     outcomes = find_outcomes(desk, query)
     turned = replace(outcomes.items, loss=np.where(outcomes.sealed, 1 - outcomes.items.loss, outcomes.items.loss),

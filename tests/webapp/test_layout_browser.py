@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from shiftbench.auditing.predicates import has_value
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.webapp.forms import class_tags
 from shiftbench.webapp.graph_view import graph
 from shiftbench.webapp.studio import Query
@@ -15,7 +15,7 @@ from tests.webapp.conftest import Person, settled
 
 pytestmark = pytest.mark.slow
 ON = "collections/scenes"
-INDOORS = json.dumps([has_value("location", "indoors").facts()])
+INDOORS = json.dumps([Predicate.of("location", "indoors").facts()])
 
 
 def boxes(locator):

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 import shiftbench as sb
 from shiftbench.auditing.findings import Audit
-from shiftbench.auditing.predicates import has_value
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.webapp.collection_view import cross
 from shiftbench.webapp.design_view import design
 from shiftbench.webapp.failures_view import audit_of_open, choices
@@ -25,7 +25,7 @@ DRAWN = {"collection": ".cross table", "graph": ".sides-table", "design": ".spli
          "compare": ".compared", "failures": ".books", "home": ".shelf"}
 """What is there when a view is drawn."""
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)")
-INDOORS = json.dumps([has_value("location", "indoors").facts()])
+INDOORS = json.dumps([Predicate.of("location", "indoors").facts()])
 
 
 def saved(page, name, path):

@@ -33,22 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.auditing.cut_points import Interval
 from shiftbench.auditing.findings import Audit
-from shiftbench.auditing.predicates import (
-    COMMUNITY,
-    KINDS,
-    Predicate,
-    covers,
-    has_tag,
-    has_value,
-    has_word,
-    in_community,
-    in_year_or_month,
-    is_kind_of,
-    is_missing,
-    lies_in,
-)
+from shiftbench.auditing.predicates import KINDS, Interval, Predicate
 from shiftbench.auditing.vocabulary import DAY, TEXT, is_known
 from shiftbench.core.arrays import Bools, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, printable, unknown
@@ -239,34 +225,10 @@ def _predicate(table: Mapping[str, Any], where: str) -> Predicate:
         raise unknown("kind", predicate.kind, KINDS, where)
     if predicate.column.startswith("has:") and predicate.value not in ("yes", "no"):
         raise ShiftBenchError(f"{where}: 'value' is {predicate.value!r}, but whether an item has a tag is yes or no.")
-    return reworded(predicate)
-
-
-def reworded(predicate: Predicate) -> Predicate:
-    """The predicate in the words that an audit has for its column, kind, value and ends."""
-    kind, column, value, interval = predicate.kind, predicate.column, predicate.value, predicate.interval
-    question, _, name = column.partition(":")
-    if kind == "cluster":
+    if predicate.kind == "cluster":
         return predicate
-    if kind == "missing":
-        return is_missing(column)
-    if kind in ("word", "no word"):
-        return has_word(column, value, kind == "word")
-    if kind == "area":
-        return covers(name, Interval(predicate.low, predicate.high))
-    if question == "has":
-        return has_tag(name, value == "yes", kind)
-    if kind == "class":
-        return is_kind_of(column, value)
-    if interval is not None:
-        hours = kind == "date" and question == "hour"
-        return lies_in(column, interval, kind, days=kind == "date" and not hours,
-                       words=f"hour of {name}" if hours else "")
-    if kind == "date":
-        return in_year_or_month(column, value)
-    if column.startswith(COMMUNITY):
-        return in_community(column, value, kind)
-    return has_value(column, value, kind)
+    interval = Interval(predicate.low, predicate.high) if predicate.kind == "area" else predicate.interval
+    return Predicate.of(predicate.column, interval or predicate.value, predicate.kind)
 
 
 def write_contexts(path: Path | str, loss: str, contexts: Sequence[Context]) -> Path:
@@ -289,7 +251,7 @@ def write_contexts(path: Path | str, loss: str, contexts: Sequence[Context]) -> 
 
 
 def _implied(predicate: Predicate) -> set[str]:
-    """Fields that `reworded` makes of the others."""
+    """Fields that `Predicate.of` makes of the others."""
     return {"words", "value"} if predicate.interval is not None or predicate.kind == "missing" else {"words"}
 
 

@@ -6,35 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftbench.auditing.predicates import Interval
 from shiftbench.core.arrays import Bools, Floats
 
 MOST_CUTS = 3
 LEAST_GAIN = 4.0
 """The smallest gain of a cut: the means on its sides differ by two standard errors."""
-
-
-class Interval(NamedTuple):
-    """The numbers x with low ≤ x < high."""
-
-    low: float
-    high: float
-
-    def holds(self, x: Floats) -> Bools:
-        return np.asarray((x >= self.low) & (x < self.high), np.bool_)  # NaN is in none
-
-    def words(self, low: str, high: str, days: bool = False) -> str:
-        """In words, with its ends as they are shown.
-
-        >>> Interval(-np.inf, 30).words("", "30"), Interval(30, 45).words("30", "45")
-        ('under 30', 'from 30 to under 45')
-        >>> Interval(17961, np.inf).words("2019-03-06", "", days=True)
-        '2019-03-06 or later'
-        """
-        under = "before" if days else "under"
-        if np.isneginf(self.low):
-            return f"{under} {high}"
-        return f"{low} or {'later' if days else 'more'}" if np.isposinf(self.high) else f"from {low} to {under} {high}"
-
 
 
 def intervals(

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.auditing.cut_points import Interval
 from shiftbench.core.arrays import Bools, Floats, Ints, in_short
 from shiftbench.core.errors import unknown
 
@@ -24,7 +23,31 @@ ALONE = -1
 """The code of a predicate that is combined with no other."""
 KINDS = ("factor", "number", "date", "tag", "area", "label", "prediction", "word", "no word", "missing", "class",
          "cluster")
+COMMUNITY = "which:community="
+"""How the column of a community begins; its tags follow, with + between them."""
 MONTHS = dict(zip((f"{month:02}" for month in range(1, 13)), calendar.month_name[1:], strict=True))
+
+
+class Interval(NamedTuple):
+    """The numbers x with low ≤ x < high."""
+
+    low: float
+    high: float
+
+    def holds(self, x: Floats) -> Bools:
+        return np.asarray((x >= self.low) & (x < self.high), np.bool_)  # NaN is in none
+
+    def words(self, days: bool = False) -> str:
+        """In words; its ends may be days since 1970-01-01.
+
+        >>> Interval(-np.inf, 30).words(), Interval(30, 45).words(), Interval(17961, np.inf).words(days=True)
+        ('under 30', 'from 30 to under 45', '2019-03-06 or later')
+        """
+        low, high = (str(np.datetime64(int(end), "D")) if days and np.isfinite(end) else f"{end:.12g}" for end in self)
+        under = "before" if days else "under"
+        if np.isneginf(self.low):
+            return f"{under} {high}"
+        return f"{low} or {'later' if days else 'more'}" if np.isposinf(self.high) else f"from {low} to {under} {high}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +64,41 @@ class Predicate:
     low: float = -math.inf
     high: float = math.inf
 
+    @staticmethod
+    def of(column: str, value: str | Interval = "", kind: str = "factor") -> "Predicate":
+        """That a column has a value, or a number, day or area within an interval, in the words of its kind.
+
+        >>> Predicate.of("light", "night").words, Predicate.of("has:dog", "no", "tag").words
+        ('light is night', 'without dog')
+        >>> Predicate.of("age", Interval(18, 25), "number").words
+        'age is from 18 to under 25'
+        """
+        interval = value if isinstance(value, Interval) else Interval(-math.inf, math.inf)
+        question, _, name = column.partition(":")
+        if kind == "area":
+            low, high = (f"{100 * end:.3g} %" for end in interval)
+            value = f"under {high}" if interval.low <= 0 else f"at least {low}" if np.isposinf(interval.high) else (
+                f"{low} to under {high}")
+            return Predicate(column, value, kind, f"with {name} on {value} of the image", *interval)
+        if isinstance(value, Interval):
+            hours = kind == "date" and question == "hour"
+            value = interval.words(days=kind == "date" and not hours)
+            return Predicate(column, value, kind, f"{f'hour of {name}' if hours else column} is {value}", *interval)
+        words = f"{column} is {value}"
+        if kind == "missing":
+            words = f"{column} is missing"
+        elif kind in ("word", "no word"):
+            words = f"{column} has {'the' if kind == 'word' else 'no'} word “{value}”"
+        elif question == "has" and kind in ("tag", "class"):
+            words = f"{'with' if value == 'yes' else 'without'} {name}"
+        elif kind == "class":
+            words = f"{column} is a kind of {value}"
+        elif kind == "date" and name:  # month:taken, "month of taken is May"
+            words = f"{question} of {name} is {MONTHS.get(value, value)}"
+        elif column.startswith(COMMUNITY):
+            words = f"with any of {in_short(column.removeprefix(COMMUNITY).split('+'), 4)}"
+        return Predicate(column, value, kind, words)
+
     @property
     def interval(self) -> Interval | None:
         """The interval that the number, day or area of an item lies in; None where the predicate is about a value."""
@@ -50,62 +108,6 @@ class Predicate:
     def facts(self) -> dict[str, Any]:
         """The fields as JSON has them: an open end is left out."""
         return {name: value for name, value in vars(self).items() if value not in (-math.inf, math.inf)}
-
-
-# The wording of each kind of predicate
-
-def has_value(column: str, value: str, kind: str = "factor", words: str = "") -> Predicate:
-    return Predicate(column, value, kind, words or f"{column} is {value}")
-
-
-def is_missing(column: str) -> Predicate:
-    return Predicate(column, "", "missing", f"{column} is missing")
-
-
-def lies_in(column: str, interval: Interval, kind: str = "number", *, days: bool = False, words: str = "") -> Predicate:
-    """That the number or day of an item is in an interval; a sentence calls the column `words`."""
-    show = _day if days else "{:.12g}".format
-    value = interval.words(show(interval.low), show(interval.high), days)
-    return Predicate(column, value, kind, f"{words or column} is {value}", *interval)
-
-
-def _day(number: float) -> str:
-    return str(np.datetime64(int(number), "D")) if np.isfinite(number) else ""
-
-
-def in_year_or_month(column: str, value: str) -> Predicate:
-    """That a date is in a year or a month: of the column month:taken, "month of taken is May"."""
-    unit, _, name = column.partition(":")
-    return has_value(column, value, "date", f"{unit} of {name} is {MONTHS.get(value, value)}" if name else "")
-
-
-def has_word(column: str, word: str, yes: bool = True) -> Predicate:
-    return Predicate(column, word, "word" if yes else "no word", f"{column} has {'the' if yes else 'no'} word “{word}”")
-
-
-def has_tag(tag: str, yes: bool = True, kind: str = "tag") -> Predicate:
-    return Predicate(f"has:{tag}", "yes" if yes else "no", kind, f"{'with' if yes else 'without'} {tag}")
-
-
-def covers(tag: str, area: Interval) -> Predicate:
-    """That a tag covers a share of the image within an interval."""
-    low, high = (f"{100 * end:.3g} %" for end in area)
-    share = f"under {high}" if area.low <= 0 else f"at least {low}" if np.isposinf(area.high) else (
-        f"{low} to under {high}")
-    return Predicate(f"area:{tag}", share, "area", f"with {tag} on {share} of the image", *area)
-
-
-def is_kind_of(column: str, name: str) -> Predicate:
-    return Predicate(column, name, "class", f"{column} is a kind of {name}")
-
-
-COMMUNITY = "which:community="
-"""How the column of a community begins; its tags follow, with + between them."""
-
-
-def in_community(column: str, value: str = "community", kind: str = "factor") -> Predicate:
-    """That an item has a tag of a community; the column which:community=bed+lamp is "with any of bed, lamp"."""
-    return has_value(column, value, kind, f"with any of {in_short(column.removeprefix(COMMUNITY).split('+'), 4)}")
 
 
 # Predicates with their items

@@ -13,23 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shiftbench.auditing.clusters import add_clusters
-from shiftbench.auditing.cut_points import Interval, intervals
+from shiftbench.auditing.cut_points import intervals
 from shiftbench.auditing.findings import count_items
-from shiftbench.auditing.predicates import (
-    ALONE,
-    COMMUNITY,
-    Draft,
-    Predicates,
-    covers,
-    has_tag,
-    has_value,
-    has_word,
-    in_community,
-    in_year_or_month,
-    is_kind_of,
-    is_missing,
-    lies_in,
-)
+from shiftbench.auditing.predicates import ALONE, COMMUNITY, Draft, Interval, Predicate, Predicates
 from shiftbench.auditing.table_items import Column, TableItems
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.errors import ShiftBenchError
@@ -122,7 +108,7 @@ def add_column(draft: Draft, topic: Topic, column: Column) -> None:
     values = coded(column)
     known = is_known(values)
     if not known.all():
-        draft.add(is_missing(topic.name), ~known, topic.code)
+        draft.add(Predicate.of(topic.name, kind="missing"), ~known, topic.code)
     if isinstance(values, Words):
         _add_word_column(draft, topic, values, known)
     else:
@@ -194,8 +180,7 @@ def add_values(draft: Draft, topic: Topic, codes: Values, names: Sequence[str]) 
         number[chosen] = np.arange(len(chosen))
         codes = number[codes]
     for value, bits in zip(chosen.tolist(), bits_of_codes(codes, len(chosen)), strict=True):
-        draft.add_bits(in_year_or_month(topic.name, names[value]) if topic.kind == "date" else
-                       has_value(topic.name, names[value], topic.kind), bits, topic.code)
+        draft.add_bits(Predicate.of(topic.name, names[value], topic.kind), bits, topic.code)
 
 
 def _chosen_note(name: str, values: int, chosen: int, large: int, least: int, others: int) -> str:
@@ -210,12 +195,10 @@ def _chosen_note(name: str, values: int, chosen: int, large: int, least: int, ot
     return f"'{name}' has {values:,} values, of which {forms}: {which}.{rest}"
 
 
-def add_numbers(
-    draft: Draft, topic: Topic, x: Floats, *, bins: int = BINS, days: bool = False, words: str = ""
-) -> None:
-    """A predicate per interval of a column of numbers, which sentences call `words`. Days are shown as dates."""
+def add_numbers(draft: Draft, topic: Topic, x: Floats, *, bins: int = BINS, days: bool = False) -> None:
+    """A predicate per interval of a column of numbers. The ends of intervals of days are days of items."""
     for interval in intervals(x, draft.loss, draft.explore, bins=bins, least=draft.least, rounded=not days):
-        draft.add(lies_in(topic.name, interval, topic.kind, days=days, words=words), interval.holds(x), topic.code)
+        draft.add(Predicate.of(topic.name, interval, topic.kind), interval.holds(x), topic.code)
 
 
 # Dates
@@ -254,7 +237,7 @@ def add_dates(draft: Draft, topic: Topic, distinct: Dates, item: Values) -> None
             add_values(draft, Topic(f"{unit}:{name}", "date", code), codes, names)
     hour = np.asarray([float(text[11:13] or "nan") for text in texts])[item]
     if len(np.unique(hour[np.isfinite(hour)])) > 1:
-        add_numbers(draft, Topic(f"hour:{name}", "date", draft.code()), hour, words=f"hour of {name}")
+        add_numbers(draft, Topic(f"hour:{name}", "date", draft.code()), hour)
 
 
 # Words of texts
@@ -289,8 +272,8 @@ def add_words(draft: Draft, name: str, item: Ints, texts: pa.Array) -> None:
     has_text = draft.mask(item)
     for number in chosen.tolist():
         mask, code = draft.mask(who[word == number]), draft.code()
-        draft.add(has_word(name, words[number]), mask, code)
-        draft.add(has_word(name, words[number], yes=False), has_text & ~mask, code)
+        draft.add(Predicate.of(name, words[number], "word"), mask, code)
+        draft.add(Predicate.of(name, words[number], "no word"), has_text & ~mask, code)
 
 
 # Tags and their areas
@@ -327,8 +310,8 @@ def spelled(tags: Tags) -> list[str]:
 
 def _add_tag(draft: Draft, name: str, kind: str, item: Ints, code: int) -> None:
     mask = draft.mask(item)
-    draft.add(has_tag(name, kind=kind), mask, code)
-    draft.add(has_tag(name, yes=False, kind=kind), ~mask, code)
+    draft.add(Predicate.of(f"has:{name}", "yes", kind), mask, code)
+    draft.add(Predicate.of(f"has:{name}", "no", kind), ~mask, code)
 
 
 def _add_areas(draft: Draft, name: str, item: Ints, area: Values, code: int) -> None:
@@ -338,7 +321,7 @@ def _add_areas(draft: Draft, name: str, item: Ints, area: Values, code: int) -> 
         return
     middle = float(f"{np.median(area[known]):.2g}")
     for half in (Interval(0.0, middle), Interval(middle, np.inf)):
-        draft.add(covers(name, half), draft.mask(item[half.holds(area)]), code)
+        draft.add(Predicate.of(f"area:{name}", half, "area"), draft.mask(item[half.holds(area)]), code)
 
 
 # Classes of a hierarchy
@@ -348,7 +331,7 @@ def add_classes(draft: Draft, topic: Topic, truth: Words, parents: Parents) -> N
     codes, names = encode(truth)
     below = classes_above(names, parents, MOST_CLASSES, np.bincount(codes, minlength=len(names)))
     for name, labels in below.items():
-        draft.add(is_kind_of(topic.name, name), np.isin(codes, labels), topic.code)
+        draft.add(Predicate.of(topic.name, name, "class"), np.isin(codes, labels), topic.code)
 
 
 def classes_above(names: Sequence[str], parents: Parents, most: int, size: Ints) -> dict[str, list[int]]:
@@ -392,7 +375,7 @@ def add_communities(draft: Draft, items: Collection, truth: Words) -> None:
         for contexts in _communities(items, label, max(MIN_SIZE, draft.least)):
             column = f"{COMMUNITY}{'+'.join(contexts)}"
             if draft.wants(column):
-                draft.add(in_community(column), items.factor(column) == "community", draft.code())
+                draft.add(Predicate.of(column, "community"), items.factor(column) == "community", draft.code())
 
 
 def _communities(items: Collection, label: str, least: int) -> list[list[str]]:

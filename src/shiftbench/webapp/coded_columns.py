@@ -13,17 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.auditing.contexts import holds
-from shiftbench.auditing.cut_points import Interval
-from shiftbench.auditing.predicates import (
-    Bits,
-    Predicate,
-    covers,
-    has_tag,
-    has_value,
-    is_missing,
-    lies_in,
-    packed,
-)
+from shiftbench.auditing.predicates import Bits, Interval, Predicate, packed
 from shiftbench.auditing.vocabulary import (
     DAY,
     MOST_CLASSES,
@@ -73,16 +63,13 @@ class Column:
     def predicate(self, code: int) -> Predicate:
         """That an item has the value of a code."""
         if self.names[code] == "":
-            return is_missing(self.name)
-        if self.edges:
-            return self.within(Interval(self.edges[code], self.edges[code + 1]))
-        return has_value(self.name, self.names[code])
+            return Predicate.of(self.name, kind="missing")
+        return self.within(Interval(self.edges[code], self.edges[code + 1])) if self.edges else (
+            Predicate.of(self.name, self.names[code]))
 
     def within(self, interval: Interval) -> Predicate:
         """That the number, day or area of an item is in an interval."""
-        if self.kind == "area":
-            return covers(self.name.removeprefix("area:"), interval)
-        return lies_in(self.name, interval, self.kind, days=self.kind == "date")
+        return Predicate.of(self.name, interval, self.kind)
 
     def counts(self, rows: Ints | None) -> Ints:
         """How many items have each value: of these rows, or of all."""
@@ -222,12 +209,6 @@ class TagSets:
             n[number] = _shared(carriers, bits)
         n[self.uncounted] = -1
         return n, np.asarray([_shared(carriers, bits) for carriers in self.class_bits], np.int64)
-
-    def tag(self, number: int) -> Predicate:
-        return has_tag(self.words[number])
-
-    def tag_class(self, number: int) -> Predicate:
-        return has_tag(self.classes[number], kind="class")
 
 
 def _shared(left: Bits, right: Bits) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.auditing.cut_points import Interval
-from shiftbench.auditing.predicates import Predicate, has_value, has_word, is_kind_of
+from shiftbench.auditing.predicates import Interval, Predicate
 from shiftbench.auditing.vocabulary import DAY, TEXT, is_known
 from shiftbench.core.arrays import Ints, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
@@ -201,7 +200,7 @@ def _column_facts(column: Column, rows: Ints | None, find: str = "") -> dict[str
         codes = sorted(codes, key=lambda code: (column.names[code] == "", -(
             every[code] if len(column.names) <= MOST_VALUES else n[code])))[:MOST_VALUES]
     classes = [{"name": name, "n": int(n[below].sum()), "all": int(every[below].sum()),
-                "is": is_kind_of(column.name, name).facts()} for name, below in column.classes.items()]
+                "is": Predicate.of(column.name, name, "class").facts()} for name, below in column.classes.items()]
     return {**facts, "classes": [] if find else classes, "edges": list(column.edges), "values": [
         {"name": column.names[code] or "missing", "n": int(n[code]), "all": int(every[code]),
          "is": column.predicate(code).facts()} for code in codes]}
@@ -218,13 +217,16 @@ def _tags(coded: Coded, mask: Any, find: str = "") -> list[dict[str, Any]]:
         if find.casefold() in tags.words[code].casefold():
             kinds.setdefault(tags.tags.kinds[code], []).append(code)
     groups = [{"name": kind, "many": len(codes), "values": [
-        {"name": tags.words[code], "n": int(n[code]), "all": int(tags.all_tags[code]), "is": tags.tag(code).facts()}
-        for code in codes[:MOST_VALUES]]} for kind, codes in sorted(kinds.items())]
+        _tag(tags.words[code], "tag", n[code], tags.all_tags[code]) for code in codes[:MOST_VALUES]]}
+        for kind, codes in sorted(kinds.items())]
     above = [code for code in np.argsort(-classes, kind="stable").tolist()
              if find.casefold() in tags.classes[code].casefold()]
     return groups + [{"name": "classes of tags", "many": len(above), "values": [
-        {"name": tags.classes[code], "n": int(classes[code]), "all": int(tags.all_classes[code]),
-         "is": tags.tag_class(code).facts()} for code in above]}] * bool(above)
+        _tag(tags.classes[code], "class", classes[code], tags.all_classes[code]) for code in above]}] * bool(above)
+
+
+def _tag(name: str, kind: str, n: int, every: int) -> dict[str, Any]:
+    return {"name": name, "n": int(n), "all": int(every), "is": Predicate.of(f"has:{name}", "yes", kind).facts()}
 
 
 def values(studio: Studio, query: Query) -> Mapping[str, Any]:
@@ -243,9 +245,9 @@ def predicate(studio: Studio, query: Query) -> Mapping[str, Any]:
     if query.text("word"):
         if name != TEXT and name not in coded.collection.factors:
             raise unknown("text", name, [TEXT, *coded.collection.factors])
-        condition = has_word(name, query.text("word").strip())
+        condition = Predicate.of(name, query.text("word").strip(), "word")
     elif value:
-        condition = has_value(name, value)
+        condition = Predicate.of(name, value)
     else:
         column = coded.column(name)
         if not column.edges:

@@ -14,7 +14,7 @@ from shiftbench.auditing.audit import audit as search_and_confirm
 from shiftbench.auditing.confirm import detectable
 from shiftbench.auditing.contrasts import Interval, compare
 from shiftbench.auditing.findings import Audit, Finding
-from shiftbench.auditing.predicates import Predicate, has_value
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.auditing.vocabulary import PREDICTION, predicates_of
 from shiftbench.core.arrays import Bools, encode
 from shiftbench.core.errors import ShiftBenchError
@@ -268,8 +268,8 @@ def _confusion(outcomes: Outcomes, inside: Bools) -> dict[str, Any] | None:
                       [code.get(name, len(frequent)) for name in predicted.tolist()]), 1)
     whole = len(names) == len(frequent)
     return {"cells": (cells[:-1, :-1] if whole else cells).tolist(),
-            "rows": [has_value(items.label, name, "label").facts() for name in frequent],
-            "columns": [has_value(PREDICTION, name, "prediction").facts() for name in frequent],
+            "rows": [Predicate.of(items.label, name, "label").facts() for name in frequent],
+            "columns": [Predicate.of(PREDICTION, name, "prediction").facts() for name in frequent],
             "others": 0 if whole else len(names) - len(frequent)}
 
 

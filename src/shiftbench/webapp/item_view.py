@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from shiftbench.auditing.predicates import has_tag, has_value, is_missing
+from shiftbench.auditing.predicates import Predicate
 from shiftbench.auditing.vocabulary import is_known, spelled
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
@@ -66,9 +66,10 @@ def _factor(collection: Collection, name: str, values: Values, row: int) -> dict
     value, known = values[row], bool(is_known(values[row:row + 1])[0])
     text = f"{value:.12g}" if values.dtype.kind == "f" else str(value)
     short = values.dtype.kind != "O"
+    own = Predicate.of(name, text) if known else Predicate.of(name, kind="missing")
     return {"name": name, "value": text[:LONGEST] if known else "–",
             "above": _above(collection, text) if short else [],
-            "is": None if not short else has_value(name, text).facts() if known else is_missing(name).facts()}
+            "is": own.facts() if short else None}
 
 
 def _above(collection: Collection, name: str) -> list[str]:
@@ -88,7 +89,8 @@ def _tags(collection: Collection, row: int) -> list[dict[str, Any]]:
     for number in range(start, stop):
         area, code = float(tags.area[number]), int(tags.tag[number])
         entries.append({"name": names[code], "kind": tags.kinds[code], "area": None if np.isnan(area) else area,
-                        "boxes": tags.boxes[tags.box_row == number].tolist(), "is": has_tag(names[code]).facts()})
+                        "boxes": tags.boxes[tags.box_row == number].tolist(),
+                        "is": Predicate.of(f"has:{names[code]}", "yes", "tag").facts()})
     return sorted(entries, key=lambda tag: (not tag["boxes"], -(tag["area"] or 0), tag["name"]))
 
 
