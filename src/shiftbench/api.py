@@ -15,18 +15,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import listed, make
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from shiftbench.auditing.findings import Audit
     from shiftbench.auditing.gate import Gate
     from shiftbench.conflict.matrix import Conflicts
@@ -42,6 +38,7 @@ if TYPE_CHECKING:
     from shiftbench.metagraph.graph import MetaGraph
     from shiftbench.reporting.comparison import Comparison
     from shiftbench.scoring.hard_items import Ranked
+    from shiftbench.scoring.outside_runs import Words
     from shiftbench.scoring.select import Selection
     from shiftbench.shifts.shift import Shift
     from shiftbench.shifts.subset import Rung
@@ -53,51 +50,9 @@ if TYPE_CHECKING:
 
     Place = Path | str
     Benchmarks = Benchmark | Place | Sequence[Benchmark | Place]
+    PerModel = str | Sequence[str]  # a word for all models of predictions, or one for each in their order
     Advance = Callable[[int, int], None]
     Say = Callable[[str], None]
-
-
-# Words about predictions from outside
-
-class Described(TypedDict, total=False):
-    """What describes the models of predictions: a word for all of them, or a list with one for each in their order."""
-
-    name: str | Sequence[str]  # of the run
-    method: str | Sequence[str]
-    setting: str | Sequence[str]  # of the method: "lr=0.1"
-    seed: int | Sequence[int]
-    ignore_extra: bool  # leave out, and count, predictions of items that the benchmark does not have
-
-
-def _words(
-    name: str | Sequence[str] = "", method: str | Sequence[str] = "", setting: str | Sequence[str] = "",
-    seed: int | Sequence[int] = (), ignore_extra: bool = False,
-) -> dict[str, Any]:
-    """What describes predictions from outside, as the functions of `scoring.outside_runs` take it."""
-    from shiftbench.scoring.outside_runs import Words
-
-    seeds = (seed,) if isinstance(seed, int) else tuple(seed)
-    return {"words": Words(listed(name), listed(method), listed(setting), seeds), "ignore_extra": ignore_extra}
-
-
-_Verb = TypeVar("_Verb", bound=Callable[..., Any])
-
-
-def _takes_words(verb: _Verb) -> _Verb:
-    """The verb with the words of `Described` in its signature, which help() and notebooks show; no other is taken."""
-    own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != "described"]
-    words = [word.replace(kind=Parameter.KEYWORD_ONLY) for word in signature(_words).parameters.values()]
-    names = {parameter.name for parameter in (*own, *words)}
-
-    @wraps(verb)
-    def run(*sources: Any, **settings: Any) -> Any:
-        for name in settings:
-            if name not in names:
-                raise TypeError(f"{verb.__name__}() got an unexpected keyword argument '{name}'")
-        return verb(*sources, **settings)
-
-    run.__signature__ = signature(verb).replace(parameters=[*own, *words])  # type: ignore[attr-defined]
-    return cast("_Verb", run)
 
 
 # Data
@@ -566,13 +521,14 @@ def predict(
 
 # Judging
 
-@_takes_words
 def score(
     benchmark: Benchmark | Place, *models: Any, ids: Any = None, probabilities: Any = None, logits: Any = None,
     predictions: Any = None, classes: Any = None, metrics: str | Sequence[str] = (), by: str | Sequence[str] = (),
     replicates: int = 1000, level: float = 0.95, study: Place | None = None, nooch: Place | None = None,
     task: str = "", collection: Collection | Place | None = None, ignore_splits: bool = False,
-    columns: Mapping[str, str] | None = None, **described: Unpack[Described],
+    columns: Mapping[str, str] | None = None,
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Scores:
     """Score predictions of any model on a benchmark: average, per group and worst group, each with an interval.
 
@@ -603,22 +559,20 @@ def score(
     from shiftbench.scoring import score_models
     from shiftbench.scoring.outside_runs import is_described, outside_runs, score_outside
 
-    by, outside = listed(by), _words(**described)
+    by, words = listed(by), _words(name, method, setting, seed)
     options: dict[str, Any] = {"metrics": listed(metrics, ","), "by": by, "replicates": replicates, "level": level}
     if nooch is not None:
         from shiftbench.scoring.official import score_on_lists
 
-        if columns or outside["ignore_extra"]:
+        if columns or ignore_extra:
             raise ShiftBenchError("--column and --ignore-extra are for a benchmark, not for NOOCh's lists: rename the "
                                   "columns to item and prediction.")
         return score_on_lists(benchmark, models, nooch, task, ignore_splits=ignore_splits, **options)
     loaded = _benchmark(benchmark)
-    reading: dict[str, Any] = {"ignore_splits": ignore_splits, "columns": columns,
-                               "ignore_extra": outside["ignore_extra"]}
+    reading: dict[str, Any] = {"ignore_splits": ignore_splits, "columns": columns, "ignore_extra": ignore_extra}
     if ids is not None:
         models = (*models, Predictions.of(loaded, ids, probabilities=probabilities, logits=logits,
-                                          predictions=predictions, classes=classes,
-                                          ignore_extra=outside["ignore_extra"]))
+                                          predictions=predictions, classes=classes, ignore_extra=ignore_extra))
     elif any(values is not None for values in (probabilities, logits, predictions, classes)):
         raise ShiftBenchError("ids: is missing. Say which item each prediction is of.")
     if not models:
@@ -627,12 +581,12 @@ def score(
         options["collection"] = collection_if_there(loaded, collection)
     answers = [Path(str(source)) for source in models if is_answers(source)]
     files = [source for source in models if not is_answers(source)]
-    if files and (outside["words"] or any(is_described(file, loaded, (columns or {}).values()) for file in files)):
+    if files and (words or any(is_described(file, loaded, (columns or {}).values()) for file in files)):
         if answers:
             raise ShiftBenchError("name, method, setting and seed describe models, not annotators. Score them apart.")
-        return score_outside(loaded, outside_runs(files, [loaded], outside["words"], **reading), **options)
-    named = {name: read_predictions(source, loaded, **reading)
-             for name, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
+        return score_outside(loaded, outside_runs(files, [loaded], words, **reading), **options)
+    named = {title: read_predictions(source, loaded, **reading)
+             for title, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
     if not answers and study is None:
         return score_models(loaded, named, **options)
     from shiftbench.human.people import score_people
@@ -730,10 +684,11 @@ def gate(
     return outcome
 
 
-@_takes_words
 def select(
     source: Any, rule: str = "", *, target: str = "accuracy", benchmarks: Benchmarks = (), allow_target: bool = False,
-    out: Place | None = None, **described: Unpack[Described],
+    out: Place | None = None,
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Selection:
     """Choose among settings: by one rule, or compare all rules with their regret.
 
@@ -746,7 +701,8 @@ def select(
     from shiftbench.scoring.select import RULES, chosen, refuse_target
     from shiftbench.scoring.select import select as apply
 
-    scores, folders = scores_of(runs_or_scores(source, benchmarks, **_words(**described)), benchmarks)
+    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+    scores, folders = scores_of(runs, benchmarks)
     if out is not None and not rule:
         raise ShiftBenchError(f"--out writes the runs that one rule chooses. Name it with --rule: {', '.join(RULES)}.")
     loaded = [benchmark for benchmark, _ in folders]
@@ -769,9 +725,10 @@ def hardest(source: Scores | Place, n: int = 12, *, method: str = "erm", split: 
     return rank(scores, n, method=method, split=split)
 
 
-@_takes_words
 def gap(
-    *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (), **described: Unpack[Described],
+    *runs: Any, reference: str = "", level: float = 0.95, benchmarks: Benchmarks = (),
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Scores:
     """What the shift costs each method: in distribution minus out of distribution, with an interval.
 
@@ -782,21 +739,22 @@ def gap(
     from shiftbench.scoring.gaps import gaps_of
     from shiftbench.scoring.outside_runs import is_predictions, runs_or_scores
 
-    outside = _words(**described)
+    words = _words(name, method, setting, seed)
     sources = [source for run in runs for source in (run if isinstance(run, list | tuple) else [run])]
-    if sources and not outside["words"] and not any(map(is_predictions, sources)):
+    if sources and not words and not any(map(is_predictions, sources)):
         return gaps_of(sources, reference=reference, level=level)
     loaded = [_benchmark(benchmark) for benchmark in _each(benchmarks)]
-    compared = runs_or_scores(sources, loaded, **outside)
+    compared = runs_or_scores(sources, loaded, words, ignore_extra=ignore_extra)
     assert not isinstance(compared, Scores)  # predictions are among the sources
     return gaps_of(compared, reference=reference, level=level, benchmarks=loaded)
 
 
-@_takes_words
 def table(
     source: Any, out: Place | None = None, *, format: str = "", metrics: str | Sequence[str] = (),
     split: str = "test", against: str = "", benchmarks: Benchmarks = (), rule: str = "id",
-    study: Study | Place | None = None, **described: Unpack[Described],
+    study: Study | Place | None = None,
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Comparison:
     """Every method's mean with its interval, and its difference to the best method with a p-value.
 
@@ -812,7 +770,7 @@ def table(
     from shiftbench.scoring.outside_runs import runs_or_scores
 
     write = writer(format, out)
-    runs = runs_or_scores(source, benchmarks, **_words(**described))
+    runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
     results = read_source(runs, benchmarks, rule=rule, study=study)
     rows = Comparison(lines(
         shown_scores(results.scores, results.benchmarks, rule), results.benchmarks, listed(metrics, ","),
@@ -848,11 +806,12 @@ def conflicts(
 
 # Sharing
 
-@_takes_words
 def report(
     source: Any, out: Place, *, benchmarks: Benchmarks = (), rule: str = "id", title: str = "",
     compare: str | Sequence[str] = (), study: Study | Place | None = None, figures: Place | None = None,
-    left_out: list[Status] | None = None, **described: Unpack[Described],
+    left_out: list[Status] | None = None,
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Path:
     """One self-contained HTML page from a run, a folder of runs, a table of scores, or predictions as in `select`.
 
@@ -873,7 +832,8 @@ def report(
     from shiftbench.reporting.results import check_compared, is_score_table, read_source
 
     runs = source
-    if described or not is_score_table(source):
+    words = _words(name, method, setting, seed)
+    if words or ignore_extra or not is_score_table(source):
         from shiftbench.auditing.findings import Audit, is_audit
         from shiftbench.scoring.outside_runs import runs_or_scores
 
@@ -884,7 +844,7 @@ def report(
                 raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
             return audit_page(source if isinstance(source, Audit) else Audit.load(source), out,
                               title=title or "shiftbench audit")
-        runs = runs_or_scores(source, benchmarks, **_words(**described))
+        runs = runs_or_scores(source, benchmarks, words, ignore_extra=ignore_extra)
     compared = check_compared(listed(compare, ","), runs)
     results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
     page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
@@ -895,8 +855,8 @@ def report(
         from shiftbench.core.tables import table_name
         from shiftbench.sweeps.status import in_words
 
-        name = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
-        warnings.warn(f"{name}: {in_words(results.absent)}", UserWarning, stacklevel=2)
+        title = in_short(map(table_name, source)) if isinstance(source, list | tuple) else table_name(source)
+        warnings.warn(f"{title}: {in_words(results.absent)}", UserWarning, stacklevel=2)
     if left_out is not None:
         left_out += results.absent
     return page
@@ -921,10 +881,11 @@ def studio(
     return start(folders or ["."], host=host, port=port, token=token, edit=edit)
 
 
-@_takes_words
 def board(
     folder: Any, benchmark: Benchmarks, out: Place | None = None, *, metric: str = "", seeds: int | None = None,
-    title: str = "", **described: Unpack[Described],
+    title: str = "",
+    name: PerModel = "", method: PerModel = "", setting: PerModel = "", seed: int | Sequence[int] = (),
+    ignore_extra: bool = False,
 ) -> Board:
     """A leaderboard of a folder of submissions, each number recomputed from its predictions; see docs/board.md.
 
@@ -938,12 +899,12 @@ def board(
     from shiftbench.leaderboard import holds_submissions, make_board, make_folds, write_board
     from shiftbench.scoring.outside_runs import runs_on_folds
 
-    outside = _words(**described)
-    submitted = holds_submissions(folder) and not outside["words"]
-    if submitted and outside["ignore_extra"]:
+    words = _words(name, method, setting, seed)
+    submitted = holds_submissions(folder) and not words
+    if submitted and ignore_extra:
         raise ShiftBenchError("--ignore-extra is for predictions; a submission predicts the items of its benchmark.")
     folds = [_benchmark(fold) for fold in _each(benchmark)]
-    runs = [] if submitted else runs_on_folds(folder, folds, **outside)
+    runs = [] if submitted else runs_on_folds(folder, folds, words, ignore_extra=ignore_extra)
     if isinstance(benchmark, Sequence) and not isinstance(benchmark, str):
         ranking = make_folds(folder if submitted else runs, folds, metric=metric, seeds=1 if seeds is None else seeds)
     else:
@@ -1029,6 +990,13 @@ def _path(source: Any, instead: str, what: str = "folder") -> Path:
     from shiftbench.core.files import path_of
 
     return path_of(source, f"{instead} nor the {what} of one")
+
+
+def _words(name: PerModel, method: PerModel, setting: PerModel, seed: int | Sequence[int]) -> Words:
+    """What the user says about predictions from outside."""
+    from shiftbench.scoring.outside_runs import Words
+
+    return Words(listed(name), listed(method), listed(setting), (seed,) if isinstance(seed, int) else tuple(seed))
 
 
 def _each(benchmarks: Benchmarks) -> Sequence[Benchmark | Place]:

@@ -74,7 +74,7 @@ def test_a_users_reader_may_report_its_progress(shell, tmp_path, monkeypatch):
         return sb.Collection.from_frame({"id": ["1"], "label": ["x"]}, id="id", label="label", name="slow")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("shiftbench.cli.output.EVERY", 0)
+    monkeypatch.setattr("shiftbench.cli.command.EVERY", 0)
     assert "--progress" not in shell("read", "slow", "--help")[1]
     code, _, err = shell("read", "slow", "s", "--out", "c")
     assert (code, err) == (0, "reading slow: 1 of 2\nreading slow: 2 of 2\n")

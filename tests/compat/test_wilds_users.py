@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import shiftbench as sb
 from shiftbench.cli import app
-from shiftbench.cli.output import _lines
+from shiftbench.cli.command import _lines
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.checks import check, fit

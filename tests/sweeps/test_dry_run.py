@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.cli.output import Tally, how_long, sweep_progress
+from shiftbench.cli.training import Tally, how_long, sweep_progress
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.sweeps.estimate import estimate, few
 from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs
@@ -107,7 +107,7 @@ def test_times_are_short(seconds):
 
 def test_nobody_watching_gets_a_line_now_and_then(capsys, monkeypatch):
     """Without a terminal a line goes to standard error; quiet is quiet."""
-    monkeypatch.setattr("shiftbench.cli.output.EVERY", 0.01)
+    monkeypatch.setattr("shiftbench.cli.training.EVERY", 0.01)
     said, deadline = "", time.monotonic() + 30
     with sweep_progress() as advance:
         advance(Outcome("a", "done", seconds=1.0), 2)

@@ -8,15 +8,27 @@
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.contents import show_benchmark, show_collection, show_hierarchy, show_run, show_runs
-from shiftbench.cli.options import Json, Quiet
-from shiftbench.cli.output import print_json, print_table, progress, say, teller
+from shiftbench.cli.command import (
+    Json,
+    Origin,
+    Plugins,
+    Quiet,
+    print_json,
+    print_table,
+    progress,
+    say,
+    say_titled,
+    teller,
+)
+from shiftbench.cli.read import show_collection
+from shiftbench.cli.shifts import show_benchmark, show_hierarchy
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -38,6 +50,7 @@ def download(
         "--check", help="Fetch nothing; read every file and list those that are missing, half-downloaded or altered. "
                         "The exit code is 1 if there are any.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List every data set: size, licence, checksums.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -115,6 +128,7 @@ def show(
                                             "list, as in the studio's addresses.")] = "",
     data: Annotated[Path | None, typer.Option(help="Benchmark of a run. Default: where the run found it.")] = None,
     against: Annotated[Path | None, typer.Option(help="Another run, to compare the first with.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """Show what a folder holds: a collection, a benchmark, runs, a run or a class hierarchy.
@@ -140,7 +154,7 @@ def show(
         raise ShiftBenchError(f"{folder}: is no run. --data and --against are for the folder of one run.")
     if is_run:
         facts = _run_facts(folder, data, against, where)
-        print_json(facts) if json else show_run(facts)
+        print_json(facts) if json else _show_run(facts)
     elif (folder / COLLECTION).exists():
         collection = _filtered(Collection.load(folder), where)
         print_json(collection_facts(collection)) if json else show_collection(collection)
@@ -152,7 +166,7 @@ def show(
         tree = open_hierarchy(folder)
         print_json(hierarchy_facts(tree)) if json else show_hierarchy(tree)
     elif folder.is_dir() and (runs := states(folder)):
-        print_json([run._asdict() for run in status(folder)]) if json else show_runs(folder, runs)
+        print_json([run._asdict() for run in status(folder)]) if json else _show_runs(folder, runs)
     else:
         problem = f"has no {COLLECTION}, no {BENCHMARK} and no runs" if folder.exists() else "is not there"
         raise ShiftBenchError(f"{folder} {problem}. Name the folder of a collection, a benchmark or runs.")
@@ -184,6 +198,50 @@ def _run_facts(folder: Path, data: Path | None, against: Path | None, where: str
     return {**numbers_inside(outcomes, _where(where)), "maps": map_counts(outcomes)}
 
 
+def _show_run(facts: Mapping[str, Any]) -> None:
+    percent = facts["unit"] == "share"
+
+    def number(value: float | None) -> str:
+        return "–" if value is None or value != value else f"{100 * value:.1f}" if percent else f"{value:.3g}"
+
+    say_titled(facts["name"], f"{facts['n']:,} of {facts['n_open']:,} open items")
+    print_table("", ["", f"{facts['words']}{' in %' if percent else ''}", "low", "high"],
+                [[side, *map(number, facts[side])] for side in ("inside", "outside", "difference") if facts[side]])
+    if facts["pairs"]:
+        print_table("\nItems that a run gets right", list(facts["pairs"]), [list(facts["pairs"].values())])
+    if (table := facts["confusion"]) is not None:
+        others = [f"{table['others']} others"] if table["others"] else []
+        names = [row["value"] for row in table["rows"]] + others
+        print_table("\nConfusion: labels down, predictions across", ["", *names],
+                    [[name, *cells] for name, cells in zip(names, table["cells"], strict=True)])
+    if facts["calibration"] is not None:
+        print_table("\nCalibration", ["side", "confidence", "right", "low", "high", "items"],
+                    [[side, *(f"{100 * bin[name]:.1f}" for name in ("confidence", "right", "low", "high")), bin["n"]]
+                     for side, bins in facts["calibration"].items() for bin in bins])
+    if facts["maps"]:
+        print_table("\nEmbedding maps", ["features", "open items", "failing"],
+                    [[name, sizes["n"], sizes["fail"]] for name, sizes in facts["maps"].items()])
+
+
+def _show_runs(folder: Path, runs: Mapping[str, str]) -> None:
+    """How many runs are in each state, the failed ones with their reasons, then the others, done ones last."""
+    from shiftbench.sweeps.status import STATES, describe, summary
+
+    say_titled(folder, summary(runs.values()))
+    failed = [run for run, state in runs.items() if state == "failed"]
+    others = sorted((run for run in runs if runs[run] != "failed"), key=lambda run: STATES.index(runs[run]))
+    for names, most, columns in ((failed, 20, ("run", "benchmark", "method", "seed", "reason")),
+                                  (others, 40, ("run", "state", "benchmark", "method", "model", "seed", "seconds"))):
+        if names:
+            rows = [describe(folder / run, runs[run])._asdict() for run in names[:most]]
+            print_table("\nfailed" if names is failed else "", columns,
+                        [[row[column] for column in columns] for row in rows])
+        if len(names) > most:
+            say(f"… and {len(names) - most:,} more; --json lists all")
+    if failed:
+        say("", "To try the failed ones again, start the sweep with --retry-failed.")
+
+
 def export(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; of runs for wilds-submission.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
@@ -191,9 +249,10 @@ def export(
                                     "(DOMAIN/LABEL/ITEM), wilds (as iWildCam), hf (parquet shards), csv, coco or "
                                     "wilds-submission.")] = "folder",
     copy: Annotated[bool, typer.Option("--copy", help="Copy image files instead of linking them.")] = False,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    collection: Origin = None,
     licence: Annotated[str, typer.Option(help="Address of the licence, for croissant.json.")] = "",
     citation: Annotated[str, typer.Option(help="What to cite, for croissant.json.")] = "",
+    plugins: Plugins = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a benchmark in a layout that other tools read, with a Croissant description (croissant.json).
@@ -214,6 +273,7 @@ def trust(
     collection: Annotated[Path, typer.Argument(help="Folder of a collection that was made elsewhere.")],
     root: Annotated[Path | None, typer.Option(help="Folder of its images on this machine; default: the folder "
                                               "that it names.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

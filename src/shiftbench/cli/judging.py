@@ -16,15 +16,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.options import Json, Quiet, describing, pairs, rates
-from shiftbench.cli.output import console, note, noted, print_json, print_table, progress, say
+from shiftbench.cli.command import (
+    Device,
+    IgnoreExtra,
+    Json,
+    Methods,
+    Names,
+    Origin,
+    Plugins,
+    Quiet,
+    Seeds,
+    Settings,
+    console,
+    note,
+    noted,
+    pairs,
+    print_json,
+    print_table,
+    progress,
+    say,
+)
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
     from shiftbench.auditing.findings import Audit, Finding
 
 
-@describing
 def score(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark; not needed with --nooch.")],
     predictions: Annotated[list[Path] | None, typer.Argument(help="Parquet or CSV files with a column of item ids, and "
@@ -48,8 +65,12 @@ def score(
                                                 "'train' that the benchmark holds out.")] = False,
     column: Annotated[list[str] | None, typer.Option(help="What the file calls a column of ours: --column item=img "
                                                      "--column prediction=pred; or confidence.")] = None,
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -81,7 +102,8 @@ def score(
         scores = verbs.score(benchmark, *files, replicates=replicates, level=level, study=study, nooch=nooch,
                              task=task, by=by or (), metrics=metrics, collection=collection,
                              ignore_splits=ignore_splits, columns=pairs(column or [], "--column", "item=img"),
-                             **described)
+                             name=name or (), method=method or (), setting=setting or (), seed=seed or (),
+                             ignore_extra=ignore_extra)
     if out is not None:
         scores.save(out)
     if json:
@@ -139,6 +161,7 @@ def audit(
                                              ".parquet.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Add the findings to this .toml file of contexts, which `gate` "
                                               "tests.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -242,6 +265,7 @@ def gate(
                                                      "--column prediction=pred.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML, a test case per check.")] = None,
     summary: Annotated[Path | None, typer.Option(help="Write a Markdown table for a pull request.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -258,7 +282,7 @@ def gate(
     """
     outcome = verbs.gate(
         new, data, against=against, budget=budget,
-        floors=rates(floor or [], "--floor", "accuracy=0.8"), contexts=contexts, unsure=unsure,
+        floors=_floors(floor or []), contexts=contexts, unsure=unsure,
         level=level, loss=loss, label=label, split=split, id=id, cluster=cluster,
         columns=pairs(column or [], "--column", "prediction=pred"), junit=junit, summary=summary)
     if json:
@@ -277,7 +301,20 @@ def gate(
         raise typer.Exit(1)
 
 
-@describing
+def _floors(settings: list[str]) -> dict[str, float]:
+    """Numbers by name: {"accuracy": 0.8} of --floor accuracy=0.8; the last = is the one that counts."""
+    numbers: dict[str, float] = {}
+    for setting in settings:
+        name, _, number = setting.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            name = ""
+        if not name:
+            raise ShiftBenchError(f"--floor '{setting}' is not of the form NAME=NUMBER. Write --floor accuracy=0.8.")
+    return numbers
+
+
 def select(
     source: Annotated[list[Path], typer.Argument(help="A table of scores, a folder of runs, or files of predictions, "
                                                  "with --benchmark.")],
@@ -292,8 +329,12 @@ def select(
     hardest: Annotated[int, typer.Option(min=0, help="Choose tasks instead: rank this many by how much more --method "
                                          "(default: erm) loses on their hard items than on all items.")] = 0,
     split: Annotated[str, typer.Option(help="The split that --hardest compares.")] = "test",
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -307,7 +348,7 @@ def select(
     shiftbench select runs --hardest 12
     """
     if hardest:
-        tasks = verbs.hardest(source[0], hardest, method=described.get("method", ["erm"])[0], split=split)
+        tasks = verbs.hardest(source[0], hardest, method=(method or ["erm"])[0], split=split)
         if json:
             print_json([task._asdict() for task in tasks])
         else:
@@ -318,7 +359,8 @@ def select(
     from shiftbench.scoring.select import over_seeds
 
     selection = verbs.select(source, rule, target=target, benchmarks=benchmark or (), allow_target=allow_target,
-                             out=out, **described)
+                             out=out, name=name or (), method=method or (), setting=setting or (), seed=seed or (),
+                             ignore_extra=ignore_extra)
     if json:
         print_json({"choices": [choice._asdict() | {"regret": choice.regret} for choice in selection.choices],
                     "means": [choice._asdict() for choice in over_seeds(selection.choices)],
@@ -328,11 +370,10 @@ def select(
         refused: dict[tuple[str, str, str], list[str]] = {}
         for refusal in selection.refused:
             refused.setdefault((refusal.rule, refusal.why, refusal.method), []).append(refusal.benchmark)
-        for (name, why, method), benchmarks in refused.items():
-            say(f"{name} chose nothing on {', '.join(benchmarks)}{': ' + method if method else ''}: {why}")
+        for (title, why, tried), benchmarks in refused.items():
+            say(f"{title} chose nothing on {', '.join(benchmarks)}{': ' + tried if tried else ''}: {why}")
 
 
-@describing
 def gap(
     runs: Annotated[list[Path], typer.Argument(
         help="Folders of runs on a benchmark and on its references, or files of predictions.")],
@@ -341,8 +382,12 @@ def gap(
         help="Benchmark of files of predictions: one for all, or one per file.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the scores: .parquet or .csv.")] = None,
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -355,7 +400,8 @@ def gap(
     from shiftbench.scoring.metrics import in_words, is_worst
     from shiftbench.scoring.views import to_json
 
-    scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), **described)
+    scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), name=name or (),
+                       method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if out is not None:
         scores.save(out)
     if json:
@@ -363,10 +409,10 @@ def gap(
     elif not quiet:
         values, names = list(scores), scores.names.tolist()
         rows = []
-        for inside, outside, gap, name in zip(values[::3], values[1::3], values[2::3], names[::3], strict=True):
+        for inside, outside, gap, title in zip(values[::3], values[1::3], values[2::3], names[::3], strict=True):
             # The name of a metric is short enough; over a grouping, words are shorter.
             metric = in_words(outside["metric"], outside["by"]) if outside["by"] else outside["metric"]
-            rows.append([gap["benchmark"], gap["split"], name, gap["runs"], metric, gap["n"], inside["value"],
+            rows.append([gap["benchmark"], gap["split"], title, gap["runs"], metric, gap["n"], inside["value"],
                          outside["value"], gap["value"], f"{gap['low']:.3f} to {gap['high']:.3f}"])
         print_table("", ["benchmark", "reference", "method", "runs", "metric", "items", "in", "out", "gap",
                          f"{level:.0%} interval"], rows)
@@ -374,7 +420,6 @@ def gap(
             say("For a worst group, the items are those of the worst group out of distribution.")
 
 
-@describing
 def table(
     source: Annotated[list[Path], typer.Argument(help="A folder of runs, a table of scores, or files of "
                                                  "predictions, with --benchmark.")],
@@ -388,8 +433,12 @@ def table(
         help="Folder of a benchmark that the runs or scores do not find themselves; may be repeated.")] = None,
     rule: Annotated[str, typer.Option(help="Chooses among a method's settings: see `shiftbench select`.")] = "id",
     study: Annotated[Path | None, typer.Option(help="The study that was swept: use only its runs.")] = None,
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -410,7 +459,8 @@ def table(
 
     write = writer(format, out)
     lines = verbs.table(source if len(source) > 1 else source[0], out, format=format, metrics=metric or (), split=split,
-                        against=against, benchmarks=benchmark or (), rule=rule, study=study, **described)
+                        against=against, benchmarks=benchmark or (), rule=rule, study=study, name=name or (),
+                        method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if json:
         print_json([line._asdict() for line in lines])
     elif out is None:
@@ -433,8 +483,9 @@ def conflicts(
         help="Leave this subset out of training and test on it: is it too easy? May be repeated.")] = None,
     makeup: Annotated[str, typer.Option(help="Batches: varied (more precise) or plain (the paper).")] = "varied",
     changes: Annotated[list[str] | None, typer.Option("--set", help="Another setting, e.g. --set lr=0.01.")] = None,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    collection: Origin = None,
+    device: Device = "auto",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -8,17 +8,30 @@ import inspect
 import types
 import warnings
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import typer
 import typer.core
 import typer.main
 
-from shiftbench.cli.contents import show_collection
-from shiftbench.cli.options import OPTION, Json, Plugins, Quiet, importing, load, pairs, words_after
-from shiftbench.cli.output import noted, print_json, progress
+from shiftbench.cli.command import (
+    Json,
+    Plugins,
+    Quiet,
+    load,
+    noted,
+    pairs,
+    print_json,
+    print_table,
+    progress,
+    say_titled,
+)
 from shiftbench.core.registry import listed, load_installed
+
+if TYPE_CHECKING:
+    from shiftbench.data.collection import Collection
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the new collection.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Drop items whose image file is missing.")]
@@ -47,7 +60,9 @@ class Formats(typer.core.TyperGroup):
         return command_of(cmd_name) if cmd_name in READERS else None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        load(words_after(OPTION, args))
+        # --import FILE or --import=FILE, before the arguments are parsed: it may bring the format that they name
+        load([*(word.partition("=")[2] for word in args if word.startswith("--import=")),
+              *(value for word, value in pairwise(args) if word == "--import")])
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -82,8 +97,8 @@ def command_of(format: str) -> Any:
         else:
             options.append(_option(parameter, [*_leaves(hints.get(key))]))
 
-    def command(*, out: Out, drop_missing: DropMissing = False, overwrite: Overwrite = False, json: Json = False,
-                quiet: Quiet = False, **arguments: Any) -> None:
+    def command(*, out: Out, drop_missing: DropMissing = False, overwrite: Overwrite = False,
+                plugins: Plugins = None, json: Json = False, quiet: Quiet = False, **arguments: Any) -> None:
         values = [arguments.pop(source.name) for source in sources]
         files = [file for value in values for file in (value if isinstance(value, list) else [value])]
         settings = {key: _value(parameters[key], value) for key, value in arguments.items() if value is not None}
@@ -108,7 +123,7 @@ def command_of(format: str) -> Any:
     command.__signature__ = inspect.Signature(all_parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in all_parameters}
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
-    app.command(format)(importing(command))
+    app.command(format)(command)
     return typer.main.get_command(app)
 
 
@@ -151,3 +166,11 @@ def _value(parameter: inspect.Parameter, value: Any) -> Any:
     if isinstance(value, list):
         return pairs(value, f"--{parameter.name.replace('_', '-')}", "valid=val")
     return listed(value, ",") if isinstance(parameter.default, tuple | list) else value
+
+
+def show_collection(collection: "Collection") -> None:
+    from shiftbench.reporting.terminal import COLUMNS, collection_facts, contents_rows, contents_title
+
+    facts = collection_facts(collection)
+    say_titled(facts["name"], contents_title(facts))
+    print_table("", COLUMNS, contents_rows(collection, facts))

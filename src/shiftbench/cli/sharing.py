@@ -14,11 +14,24 @@ from typing import Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.options import Json, Quiet, describing
-from shiftbench.cli.output import console, noted, print_json, progress, say
+from shiftbench.cli.command import (
+    IgnoreExtra,
+    Json,
+    Methods,
+    Names,
+    Origin,
+    Plugins,
+    Quiet,
+    Seeds,
+    Settings,
+    console,
+    noted,
+    print_json,
+    progress,
+    say,
+)
 
 
-@describing
 def report(
     source: Annotated[list[Path], typer.Argument(help="A folder of runs, a table of scores, a saved audit, or files "
                                                  "of predictions, with --benchmark.")],
@@ -33,8 +46,12 @@ def report(
                                                "that are missing or left over.")] = None,
     figures: Annotated[Path | None, typer.Option(
         help="Folder for every figure as SVG and PNG, and for its table as CSV and LaTeX.")] = None,
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one self-contained HTML page: cards of the shifts, tables with intervals, figures. It opens from disk.
@@ -55,7 +72,8 @@ def report(
     absent: list[Any] = []
     with noted():
         verbs.report(source if len(source) > 1 else source[0], out, benchmarks=benchmark or (), rule=rule, title=title,
-                     compare=compare, study=study, figures=figures, left_out=absent, **described)
+                     compare=compare, study=study, figures=figures, left_out=absent, name=name or (),
+                     method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if not quiet:
         say(f"wrote {out}", *([f"wrote {figures}"] if figures else []))
     if any(run.state in ("failed", "unreadable") for run in absent):
@@ -75,6 +93,7 @@ def studio(
     request: Annotated[str, typer.Option(
         "--print", metavar="REQUEST", help="Print the answer of a view as JSON and serve nothing. The page shows the "
         "request beside numbers that no other command prints.")] = "",
+    plugins: Plugins = None,
     quiet: Quiet = False,
 ) -> None:
     """Look at the data, the graph, the shift, the runs and the failures in a browser. Nothing leaves this machine.
@@ -109,7 +128,6 @@ def studio(
         running.wait(signals)
 
 
-@describing
 def board(
     folder: Annotated[list[Path], typer.Argument(help="Folder of submissions, each a folder with submission.toml; or "
                                                  "a folder of runs, or files of predictions.")],
@@ -121,8 +139,12 @@ def board(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds required; default: WILDS' number for its data, else 3.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
-    *,
-    described: dict[str, Any],
+    name: Names = None,
+    method: Methods = None,
+    setting: Settings = None,
+    seed: Seeds = None,
+    ignore_extra: IgnoreExtra = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -135,7 +157,8 @@ def board(
     from shiftbench.leaderboard.writing import board_table, plain
 
     ranking = verbs.board(folder if len(folder) > 1 else folder[0], benchmark if len(benchmark) > 1 else benchmark[0],
-                          out, metric=metric, seeds=seeds, title=title, **described)
+                          out, metric=metric, seeds=seeds, title=title, name=name or (), method=method or (),
+                          setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)
     if json:
         print_json(plain(ranking))
     elif not quiet:
@@ -154,7 +177,8 @@ def study(
     size: Annotated[int, typer.Option(help="Pixels per side of an image.")] = 224,
     rescale: Annotated[int, typer.Option(help="Shorter side before the centre is cut out.")] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs and images that are drawn.")] = 0,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    collection: Origin = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.contents import show_benchmark, show_hierarchy, show_superclasses
-from shiftbench.cli.options import Json, Quiet
-from shiftbench.cli.output import print_json, print_table, progress, say
+from shiftbench.cli.command import Json, Origin, Plugins, Quiet, print_json, print_table, progress, say, say_titled
 from shiftbench.core.errors import ShiftBenchError, unknown
 
 if TYPE_CHECKING:
     from shiftbench.data.benchmark import Benchmark
     from shiftbench.data.collection import Collection
+    from shiftbench.hierarchies.hierarchy import Hierarchy
+    from shiftbench.hierarchies.superclasses import Superclasses
     from shiftbench.metagraph.graph import MetaGraph
 
 
@@ -47,6 +47,7 @@ def graph(
     engine: Annotated[str, typer.Option(help="Where --all counts: local or ray.")] = "local",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write it: FILE.png, .html, or .json with all "
                                        "subsets and edges; --all and --ladder write .json only.")] = None,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """Compute the meta-graph of a class: its subsets, their overlaps, communities and distances.
@@ -154,6 +155,7 @@ def hierarchy(
     edits: Annotated[Path | None, typer.Option(help="TOML script of edits, applied first.")] = None,
     classes: Annotated[Path | None, typer.Option(help="File with an id per line: the classes to keep.")] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Refuse a hierarchy in which a node has two parents.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """Show a class hierarchy: its levels and cuts, or superclasses with their source and target subclasses.
@@ -189,7 +191,44 @@ def hierarchy(
         split=split or ("rand" if is_split else "none"), balanced=is_split if balanced is None else balanced,
         compat=compat, seed=seed, **({} if is_split else {"keep_shared": True}),
         **({"cluster": cluster} if cluster else {}))
-    print_json(cut.to_json()) if json else show_superclasses(cut)
+    print_json(cut.to_json()) if json else _show_superclasses(cut)
+
+
+def show_hierarchy(hierarchy: "Hierarchy") -> None:
+    """Levels, sizes, leaves, nodes with several parents, and the level to cut at."""
+    from shiftbench.hierarchies.hierarchy import facts
+
+    summary = facts(hierarchy)
+    roots, several = len(summary["roots"]), len(summary["several_parents"])
+    shape = f"{several:,} nodes with several parents" if several else "a tree" if roots == 1 else f"{roots} trees"
+    say(f"{summary['name']}  {summary['nodes']:,} nodes, {summary['leaves']:,} leaves, {shape}", style="bold")
+    if summary["missing"]:
+        say(f"{len(summary['missing']):,} classes have no node: {', '.join(summary['missing'][:5])} …"
+            if len(summary["missing"]) > 5 else f"no node for: {', '.join(summary['missing'])}")
+    if not summary["tree"]:
+        nodes = [f"{node} {hierarchy.title(node)}" if hierarchy.title(node) != node else node
+                 for node in summary["several_parents"][:5]]
+        say(f"several parents: {', '.join(nodes)}"
+            f"{' …' if len(summary['several_parents']) > 5 else ''}")
+    print_table("", ["level", "nodes", "leaves", "superclasses", "smallest", "median", "largest", "balance"],
+                [[f"{value:g}" if key == "median" else value for key, value in level.items()]
+                 for level in summary["levels"]])
+    if summary["proposed_level"] is not None:
+        say("", f"The most balanced superclasses are at level {summary['proposed_level']}: "
+            f"--level {summary['proposed_level']}")
+
+
+def _show_superclasses(cut: "Superclasses") -> None:
+    def titles(side: tuple[str, ...]) -> str:
+        return ", ".join(cut.title(node) for node in side[:20]) + (" …" if len(side) > 20 else "")
+
+    split = any(cut.target)
+    rows = [[node, cut.title(node), titles(source), *([titles(target)] if split else [])]
+            for node, source, target in zip(cut.nodes, cut.source, cut.target, strict=True)]
+    print_table(f"{len(cut)} superclasses, {len(cut.subclasses):,} subclasses",
+                ["id", "superclass", *(["source", "target"] if split else ["subclasses"])], rows)
+    for note in cut.notes:
+        say(note)
 
 
 def build(
@@ -210,6 +249,7 @@ def build(
     source: Annotated[str, typer.Option("--from", help="Make the shift of a finding instead: a file of `audit` and the "
                                         "number of the finding, audit.json#3. Needs --collection.")] = "",
     label: Annotated[str, typer.Option(help="With --from: the factor to predict; default: the audit's.")] = "",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -319,16 +359,46 @@ def _show(benchmark: "Benchmark", out: Path, json: bool, quiet: bool) -> None:
         show_benchmark(benchmark)
 
 
+def show_benchmark(benchmark: "Benchmark") -> None:
+    card = benchmark.card
+    params = ", ".join(f"{key} = {value}" for key, value in card.get("params", {}).items() if value not in ("", [], {}))
+    say_titled(benchmark.name, f"{card.get('shift')}({params})")
+    say(f"seed {card.get('seed')}, {len(benchmark):,} rows, digest {benchmark.digest[:16]}")
+    if card.get("distance") is not None:
+        distances = ", ".join(f"{name} {value:.3f}" for name, value in (card.get("subsets") or {}).items())
+        say(f"distance {card['distance']:.3f}" + (f" ({distances})" if distances else ""))
+    counts, splits = benchmark.counts(), benchmark.splits
+    groups = [name for name in benchmark.names["group"] if any(name in sizes for sizes in counts.values())]
+    print_table("", ["group", *splits],
+                [[name, *(counts[split].get(name, 0) for split in splits)] for name in groups[:40]])
+    if len(groups) > 40:
+        say(f"… and {len(groups) - 40} more groups")
+    if card.get("explanation"):
+        print_table("\nwhat differs most", ["tag", "kind", "train", "test", "lift"],
+                    [[tag[key] for key in ("tag", "kind", "train", "test", "lift")] for tag in card["explanation"]])
+    if card.get("cues"):
+        print_table("\ncontext cues", ["tag", "kind", "A(C, Y)"],
+                    [[cue["tag"], cue["kind"], float(cue["strength"])] for cue in card["cues"]])
+    if card.get("superclasses"):
+        print_table("\nsuperclasses", ["superclass", "source", "target"], [
+            [row["name"], *(", ".join(subclass["name"] for subclass in row[side]) or "the same"
+                            for side in ("source", "target"))]
+            for row in card["superclasses"]])
+    for note in card.get("notes", []):
+        say(note)
+
+
 def _facts(folder: Path, benchmark: "Benchmark") -> dict[str, Any]:
     return {"benchmark": str(folder), "digest": benchmark.digest, "rows": len(benchmark), "card": benchmark.card}
 
 
 def check(
     benchmark: Annotated[Path, typer.Argument(help="Folder of a benchmark, or of a collection.")],
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    collection: Origin = None,
     allow: Annotated[list[str] | None, typer.Option(help="A finding to accept, e.g. --allow 'missing class'.")] = None,
     references: Annotated[bool, typer.Option("--references", help="List which in-distribution references can be built "
                                              "from the benchmark, and why the others cannot.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """Check what a benchmark is fit for: training, selection, scoring. The exit code is 1 if it is unfit.
@@ -391,6 +461,7 @@ def power(
     power: Annotated[float, typer.Option(help="Probability of detecting the difference.")] = 0.8,
     comparisons: Annotated[int, typer.Option(help="Pairs of models, or groups, that are tested at once.")] = 1,
     split: Annotated[str, typer.Option(help="Split of the benchmark.")] = "test",
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """Compute how many items a difference needs, or which difference a benchmark's groups can show.

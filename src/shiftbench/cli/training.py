@@ -12,23 +12,30 @@
 
 import math
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shiftbench import api as verbs
-from shiftbench.cli.options import Json, Quiet
-from shiftbench.cli.output import (
-    how_long,
+from shiftbench.cli.command import (
+    EVERY,
+    Device,
+    Json,
+    Origin,
+    Plugins,
+    Quiet,
+    bar_with_sentence,
     note,
     print_json,
     print_table,
     progress,
     say,
-    sweep_progress,
     teller,
 )
 from shiftbench.core.errors import ShiftBenchError, printable
@@ -36,7 +43,7 @@ from shiftbench.core.errors import ShiftBenchError, printable
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
     from shiftbench.sweeps.study import Study
-    from shiftbench.sweeps.study_benchmarks import Say
+    from shiftbench.training.run import Outcome
 
 MOST = 40
 """Most lines of a table; the rest is only counted."""
@@ -44,6 +51,7 @@ MOST = 40
 
 def methods(
     presets: Annotated[bool, typer.Option("--presets", help="List presets: names for settings of a run.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
 ) -> None:
     """List every method with its family, what it needs and its hyperparameters; with --json also search spaces.
@@ -76,7 +84,8 @@ def embed(
     model: Annotated[str, typer.Option(
         help="Backbone; the weights of the default come with the package.")] = "efficientnet-lite0",
     size: Annotated[int, typer.Option(help="Pixels per side that the backbone sees.")] = 224,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
+    collection: Origin = None,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -108,10 +117,11 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Steps of the optimizer.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    collection: Origin = None,
+    device: Device = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
                                          "target (BREEDS).")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -147,7 +157,8 @@ def pretrain(
     steps: Annotated[int, typer.Option(help="Steps of the optimizer.")] = 5000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split and of the run.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", help="A setting, e.g. --set lr=0.01.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -175,7 +186,8 @@ def retrain(
     rates: Annotated[str, typer.Option(
         help="Learning rates, separated by commas; default: the thirteen of BREEDS.")] = "",
     collection: Annotated[Path | None, typer.Option(help="Where their collection is now.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -212,7 +224,7 @@ def sweep(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs; each gets a folder in it.")],
     engine: Annotated[str, typer.Option(help="local: processes here. ray: a cluster, RAY_ADDRESS.")] = "local",
     workers: Annotated[int, typer.Option(help="Processes; 0 means one per GPU, else one per core.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the runs, time a warm-up, do nothing.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Also repeat runs that failed.")] = False,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Replace a setting: --set seeds=1.")] = None,
@@ -220,6 +232,7 @@ def sweep(
     logs: Annotated[list[str] | None, typer.Option("--log", help="Also log to tensorboard or mlflow.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse pretrained weights that have seen subclasses of the "
                                          "target (BREEDS).")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -293,7 +306,78 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _making(silent: bool) -> "Say":
+class Tally:
+    """The state of a sweep: runs done, failed and left, and how long the rest takes at the pace so far."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.began = clock, clock()
+        self.done = self.failed = self.found = self.total = 0
+
+    def add(self, end: "Outcome", total: int) -> None:
+        """Count a run; those that had ended before the sweep do not count for the pace."""
+        self.total = total
+        self.done += end.state == "done"
+        self.failed += end.state == "failed"
+        self.found += end.state in ("done", "failed") and not end.seconds
+
+    def __str__(self) -> str:
+        if not self.total:
+            return "no run has ended yet"
+        ended = self.done + self.failed
+        left = self.total - ended
+        sentence = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
+        if left and ended > self.found:
+            sentence += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
+        return sentence
+
+
+@contextmanager
+def sweep_progress(quiet: bool = False) -> Iterator[Callable[["Outcome", int], None]]:
+    """A callable (how a run ended, runs in all): a bar on a terminal, else a line now and then; nothing when quiet."""
+    tally = Tally()
+    if quiet:
+        yield tally.add
+    elif sys.stderr.isatty():
+        with bar_with_sentence() as update:
+            def advance(end: "Outcome", total: int) -> None:
+                tally.add(end, total)
+                update(tally.done + tally.failed, total, str(tally))
+
+            yield advance
+    else:
+        over = Event()
+        teller = Thread(target=_tell, args=(tally, over), daemon=True)
+        teller.start()
+        try:
+            yield tally.add
+        finally:
+            over.set()
+            teller.join()
+
+
+def _tell(tally: Tally, over: Event) -> None:
+    while not over.wait(EVERY):
+        sys.stderr.write(f"{tally}\n")
+        sys.stderr.flush()
+
+
+def how_long(seconds: float) -> str:
+    """A duration in words.
+
+    >>> [how_long(seconds) for seconds in (0.4, 75, 5000, 400_000)]
+    ['1 s', '75 s', '1 h 23 min', '4.6 days']
+    """
+    if math.isnan(seconds):
+        return "unknown"
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{seconds / 86_400:.1f} days"
+
+
+def _making(silent: bool) -> Callable[[str], None]:
     """A callable that prints what is being made."""
     tell = teller(silent)
     return lambda line: tell(f"{line} …")
@@ -373,6 +457,7 @@ def fetch(
     url: Annotated[str, typer.Argument(
         help="Store into which a sweep on Ray wrote its runs: s3://…, gs://…, file:///….")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of runs on this machine.")],
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -418,9 +503,10 @@ def predict(
     outputs: Annotated[str, typer.Option(help="What a function or an ONNX file returns: logits or probabilities.")
                        ] = "auto",
     batch_size: Annotated[int, typer.Option(min=1, help="Items per batch.")] = 64,
-    collection: Annotated[Path | None, typer.Option(help="Where its collection is now.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    collection: Origin = None,
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    plugins: Plugins = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

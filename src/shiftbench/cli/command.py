@@ -1,20 +1,22 @@
-"""What a command prints: tables on a terminal, JSON when asked, progress bars where a person is watching.
+"""What every command shares: how it starts and fails, the options of several verbs, and what is printed.
 
-Everything on the terminal goes through this module. Names come from data, and data may contain anything: nothing is
-read as markup or emoji, and control characters are escaped.
+Everything on the terminal goes through this page. Names come from data, and data may contain anything: nothing is read
+as markup or emoji, and control characters are escaped.
 """
 
 import json
 import math
+import os
 import re
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, Thread
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
@@ -30,22 +32,100 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from shiftbench.core.errors import printable
+from shiftbench import __version__
+from shiftbench.core.errors import ShiftBenchError, printable
 
-Advance = Callable[[int, int], None]
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",
+    help="Controlled, explained, measured distribution shifts from what is already annotated about your data.",
+    epilog="The flow: read → build → check → train or sweep → score → report. Start with: shiftbench demo",
+)
+
+RENAMED = {
+    "setting": "shiftbench build BENCHMARK --reference NAME --out FOLDER, or shiftbench check BENCHMARK --references",
+    "hardest": "shiftbench select RUNS --hardest N",
+}
+"""Verbs that became options of others: an old name answers with the new one."""
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        sys.stdout.write(f"shiftbench {__version__}\n")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command. What the user can correct is one line on standard error and exit code 1."""
+    try:
+        for word in sys.argv[1:]:
+            if any("\ud800" <= letter <= "\udfff" for letter in word):  # how Python spells bytes that are no text
+                raise ShiftBenchError(f"'{word}' is not UTF-8 text. Rename the file, or give it through a link with "
+                                      "another name.")
+        if sys.argv[1:] and sys.argv[1] in RENAMED:
+            sys.stderr.write(f"shiftbench: '{sys.argv[1]}' is now: {RENAMED[sys.argv[1]]}.\n")
+            sys.exit(2)
+        silence_pillow()
+        with warnings.catch_warnings():  # one of ours that no verb collects is a line, without the code that raised it
+            show_fully = warnings.showwarning
+            warnings.showwarning = lambda message, category, *where: (
+                note(message) if category is UserWarning else show_fully(message, category, *where))
+            app()
+    except ShiftBenchError as problem:
+        sys.stderr.write(f"shiftbench: {problem}\n")
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(0)
+    except OSError as problem:  # a name that is too long, a folder without permission
+        file = printable(os.fsdecode(problem.filename or "a file"))[:300]
+        sys.stderr.write(f"shiftbench: {file}: {printable(problem.strerror or problem)}.\n")
+        sys.exit(1)
+
+
+# Options of several verbs
+
+def load(names: list[str] | None) -> list[str] | None:
+    """Load users' code, before the verb looks names up; an error in it names the file."""
+    if names:
+        from shiftbench.core.registry import load_plugins
+
+        load_plugins(names)
+    return names
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no table.")]
+Plugins = Annotated[list[str] | None, typer.Option(
+    "--import", callback=load, is_eager=True, metavar="FILE.py|PACKAGE",
+    help="Your own methods, shifts, readers, metrics, models or sections; may be repeated. See docs/extend.md.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Origin = Annotated[Path | None, typer.Option(help="Where its collection is now.")]
+
+# What the user says of predictions from outside
+Names = Annotated[list[str] | None, typer.Option(
+    "--name", help="Name of the run that predicted; repeated, one per file.")]
+Methods = Annotated[list[str] | None, typer.Option(
+    "--method", help="Method that predicted: one for all files, or repeated, one per file.")]
+Settings = Annotated[list[str] | None, typer.Option(
+    "--setting", help="Setting of the method, in your words: lr=0.1; one for all files, or one per file.")]
+Seeds = Annotated[list[int] | None, typer.Option(
+    "--seed", min=0, help="Seed of the run that predicted: one for all files, or repeated, one per file.")]
+IgnoreExtra = Annotated[bool, typer.Option(
+    "--ignore-extra", help="Leave out predictions of items that are not in the benchmark, and say how many.")]
+
+
+def pairs(settings: Sequence[str], option: str, example: str) -> dict[str, str]:
+    """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
+    for setting in settings:
+        if not all(setting.partition("=")):
+            raise ShiftBenchError(f"{option} '{setting}' is not of the form NAME=NAME. Write {option} {example}.")
+    return dict(setting.split("=", 1) for setting in settings)
+
+
+# What is printed
 
 EVERY = 30.0
 """Seconds between two lines about a long piece of work where nobody is watching."""
-
-
-class Ended(Protocol):
-    """How a run ended: `done`, or `failed`; 0 seconds where it had ended before the sweep."""
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def seconds(self) -> float: ...
 
 
 class _Plain(Console):
@@ -134,20 +214,28 @@ def teller(silent: bool = False) -> Callable[[str], None]:
 
 
 @contextmanager
-def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator[Advance]:
+def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
     """A callable (done, total): a bar on a terminal, else a line now and then, on standard error; none when quiet."""
     if quiet or not sys.stderr.isatty():
         yield _lines(what, math.inf if quiet else EVERY)
         return
     counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)
-    bar = Progress(TextColumn("{task.description}", markup=False), BarColumn(), *counts, TimeRemainingColumn(),
-                   console=_Plain(stderr=True), transient=True)
-    with bar:
+    with Progress(TextColumn("{task.description}", markup=False), BarColumn(), *counts, TimeRemainingColumn(),
+                  console=_Plain(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
+@contextmanager
+def bar_with_sentence() -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on a terminal: a callable (done, total, sentence)."""
+    with Progress(BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
+                  console=_Plain(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, total, sentence: bar.update(task, completed=done, total=total, description=sentence)
+
+
+def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
     """Print the progress, at most once in `every` seconds."""
     last = clock()
 
@@ -159,81 +247,6 @@ def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic)
             sys.stderr.flush()
 
     return advance
-
-
-class Tally:
-    """The state of a sweep: runs done, failed and left, and how long the rest takes at the pace so far."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock, self.began = clock, clock()
-        self.done = self.failed = self.found = self.total = 0
-
-    def add(self, end: Ended, total: int) -> None:
-        """Count a run; those that had ended before the sweep do not count for the pace."""
-        self.total = total
-        self.done += end.state == "done"
-        self.failed += end.state == "failed"
-        self.found += end.state in ("done", "failed") and not end.seconds
-
-    def __str__(self) -> str:
-        if not self.total:
-            return "no run has ended yet"
-        ended = self.done + self.failed
-        left = self.total - ended
-        sentence = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
-        if left and ended > self.found:
-            sentence += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
-        return sentence
-
-
-@contextmanager
-def sweep_progress(quiet: bool = False) -> Iterator[Callable[[Ended, int], None]]:
-    """A callable (how a run ended, runs in all): a bar on a terminal, else a line now and then; nothing when quiet."""
-    tally = Tally()
-    if quiet:
-        yield tally.add
-    elif sys.stderr.isatty():
-        bar = Progress(BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(),
-                       console=_Plain(stderr=True), transient=True)
-        with bar:
-            task = bar.add_task("starting", total=None)
-
-            def advance(end: Ended, total: int) -> None:
-                tally.add(end, total)
-                bar.update(task, completed=tally.done + tally.failed, total=total, description=str(tally))
-
-            yield advance
-    else:
-        over = Event()
-        teller = Thread(target=_tell, args=(tally, over), daemon=True)
-        teller.start()
-        try:
-            yield tally.add
-        finally:
-            over.set()
-            teller.join()
-
-
-def _tell(tally: Tally, over: Event) -> None:
-    while not over.wait(EVERY):
-        sys.stderr.write(f"{tally}\n")
-        sys.stderr.flush()
-
-
-def how_long(seconds: float) -> str:
-    """A duration in words.
-
-    >>> [how_long(seconds) for seconds in (0.4, 75, 5000, 400_000)]
-    ['1 s', '75 s', '1 h 23 min', '4.6 days']
-    """
-    if math.isnan(seconds):
-        return "unknown"
-    if seconds < 100:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{seconds / 86_400:.1f} days"
 
 
 def _cell(value: object) -> str:
