@@ -18,7 +18,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, in_short, positions, rea
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import child
 from shiftbench.core.tables import decimal, is_frame, read_table, strings, table_name
-from shiftbench.data.class_scores import IDS
+from shiftbench.data.predictions import IDS
 
 SIZES = (8, 24)
 """Numbers of clusters: few wide ones, and more that are narrow."""

@@ -29,11 +29,10 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import is_frame, open_table, texts, words
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, collection_if_there
-from shiftbench.data.class_scores import CHOICES, IDS
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import factor_column
-from shiftbench.data.predictions import SPLIT, refuse_trained
+from shiftbench.data.predictions import CHOICES, IDS, SPLIT, refuse_trained
 
 TEST, ALL = "test", "all"
 

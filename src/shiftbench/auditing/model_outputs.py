@@ -19,17 +19,20 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, in_short,
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import load_installed
 from shiftbench.core.tables import is_frame, open_table, texts, words
-from shiftbench.data.class_scores import (
+from shiftbench.data.prediction_forms import class_codes
+from shiftbench.data.predictions import (
     CHOICES,
     CONFIDENCE,
     IDS,
     LISTS,
-    class_codes,
+    PREDICTIONS,
+    SPLIT,
+    Predictions,
     class_columns,
     is_choice,
     scores_of_table,
+    under_our_names,
 )
-from shiftbench.data.predictions import PREDICTIONS, SPLIT, Predictions, under_our_names
 from shiftbench.scoring.metrics import METRICS, Table, has_probabilities
 from shiftbench.scoring.metrics import losses as log_losses
 from shiftbench.scoring.metrics.classification import confidences

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from shiftbench.core.arrays import WASTE, Ints, Strs, Values, Words, in_short, letters, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.class_scores import IDS
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.item_table import factor_column
+from shiftbench.data.predictions import IDS
 from shiftbench.data.questions import FORMS, base_of, resolve
 
 Column = Values | Words

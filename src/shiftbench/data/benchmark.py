@@ -168,12 +168,11 @@ class Benchmark(Tabular):
         own_card, other_card = ({key: card[key] for key in card if key != "name"} for card in (self.card, other.card))
         return self.digest == other.digest and own_card == other_card
 
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def target(self) -> Target:
         """The target of prediction: a class label, unless the card says otherwise."""
-        return Target.of(self.card.get("target"))
+        facts = self.card.get("target")
+        return Target.of(facts) if facts else Target()
 
     @property
     def headline(self) -> Measure:

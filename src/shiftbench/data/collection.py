@@ -276,8 +276,6 @@ class Collection:
                 self.root == other.root or (self.keeps_images and other.keeps_images))
         return self.name == other.name and self.digest == other.digest and same_pixels
 
-    __hash__ = None  # type: ignore[assignment]
-
     @cached_property
     def digest(self) -> str:
         """A digest of all annotations, but not of the pixels."""

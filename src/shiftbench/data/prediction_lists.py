@@ -20,8 +20,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, writing
 from shiftbench.core.tables import FAULTS, long_texts, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import IDS
-from shiftbench.data.predictions import SPLIT, matched_table
+from shiftbench.data.predictions import IDS, SPLIT, matched_table
 from shiftbench.data.target import BOXES, TOKENS
 
 SCORES = "scores"
@@ -99,8 +98,6 @@ class Answers:
                 and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
                 and all(np.array_equal(array, other_array) for name in self.values
                         for array, other_array in zip(self.values[name], other.values[name], strict=True)))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def lists(self, name: str) -> list[Values]:
         """One array per item, without a copy; of boxes M × 4."""

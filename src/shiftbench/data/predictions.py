@@ -1,7 +1,10 @@
-"""Predictions: one row of class scores per item, from our training or from any other model."""
+"""Predictions: one row of class scores per item, from our training or from any other model's table.
+
+Numbers and tasks are read in the same way as classes: their columns take the place of the classes.
+"""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +14,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Bools, Ints, Strs, array_of, columns_of, in_short, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import writing
 from shiftbench.core.later import notebook
-from shiftbench.core.tables import Tabular, is_frame, read_table, strings, table_name, write_table
+from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import CHOICES, CONFIDENCE, IDS, LISTS, scores_of_array, scores_of_table
 
 if TYPE_CHECKING:
     from shiftbench.data.prediction_lists import Answers
 
+IDS = ("item", "id", "item_id")
+CHOICES = ("prediction", "label")
+CONFIDENCE = "confidence"
+LISTS = ("scores", "logits", "probabilities", "probs")
+"""The columns that a table of predictions may have; see `Predictions.load`."""
 SPLIT = "split"
 TRAINED = ("train", "training")
 """The words by which a table of predictions marks items that its model was trained on."""
@@ -29,6 +36,13 @@ HELD_OUT = ("id_val", "val", "id_test", "test")
 PREDICTIONS = "predictions.parquet"
 TARGET_RT = "target_rt.parquet"
 """The file in a run's folder with predictions on test after its last layer was retrained on the target."""
+ROUNDING = 1e-3
+"""How far the probabilities of an item may be from a sum of 1."""
+BELOW = -1e-6
+"""The smallest number that counts as a probability of 0."""
+BLOCK = 4096
+"""The number of rows of scores that are assembled at a time: as many as a processor's cache holds."""
+Reals = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,24 +69,10 @@ class Predictions(Tabular):
         `classes` names the columns (and codes) of an array where their order is not `benchmark.names["label"]`, as
         `classes_` of a scikit-learn model. Ids are checked as in `load`.
         """
+        from shiftbench.data.prediction_forms import predictions_of
+
         arguments = {"probabilities": probabilities, "logits": logits, "predictions": predictions}
-        argument, *others = [name for name, values in arguments.items() if values is not None] or ["", ""]
-        if others:
-            raise ShiftBenchError("Give exactly one of probabilities=, logits= and predictions=.")
-        if benchmark.target.lists:
-            raise ShiftBenchError(f"{argument}: benchmark '{benchmark.name}' asks for {benchmark.target.words}, a list "
-                                  "per item. Give a file of predictions (docs/tasks.md).")
-        items, (values, columns) = array_of(ids, "ids"), columns_of(arguments[argument], argument)
-        if items.ndim != 1 or len(items) != len(values):
-            raise ShiftBenchError(f"{argument}: has {len(values):,} rows, but ids has {len(items):,}. Give one row per "
-                                  "id.")
-        items = items.astype(np.str_)
-        wanted = wanted_items(items, benchmark, "ids", ignore_extra)
-        items, values = items[wanted], values[wanted]
-        rows = match_items(items, benchmark, "ids")
-        scores = scores_of_array(argument, values, benchmark, classes, items, columns)
-        return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
-                           benchmark.names["label"])
+        return predictions_of(benchmark, ids, arguments, classes, ignore_extra)
 
     def __repr__(self) -> str:
         splits = zip(*np.unique(self.split, return_counts=True), strict=True)
@@ -89,8 +89,6 @@ class Predictions(Tabular):
         return (isinstance(other, Predictions) and self.classes == other.classes
                 and np.array_equal(self.item, other.item) and np.array_equal(self.split, other.split)
                 and np.array_equal(self.scores, other.scores, equal_nan=True))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def to_arrow(self) -> pa.Table:
         """The columns of the file that `save` writes."""
@@ -314,3 +312,120 @@ def refuse_trained(items: Strs, claimed: Strs, split: Strs, where: str) -> None:
             f"holds out: '{items[first]}' is '{claimed[first]}' in the predictions and '{split[first]}' in the "
             "benchmark. Score on the benchmark that the model was trained on, or score with --ignore-splits "
             "(ignore_splits=True) if the column means something else.")
+
+
+# The columns of a table
+
+def scores_of_table(
+    table: pa.Table, classes: tuple[str, ...], where: str, *, numbers: bool = False
+) -> npt.NDArray[np.float32]:
+    """The scores in a table whose columns have our names; with `numbers`, items × outputs."""
+    from shiftbench.data.prediction_forms import scores_of_choices, scores_of_lists
+
+    names = table.column_names
+    columns = class_columns(names, classes)
+    lists = next((name for name in LISTS if name in names), None)
+    choice = next((name for name in CHOICES if name in names), None)
+    if all(columns):
+        scores = _stack(table, columns, where)
+        if not numbers:
+            mark = columns[0].removesuffix(classes[0])
+            beside = _beside(table, columns, mark)
+            scores = log_scores(scores, mark, lambda row: _item(table, row), where, beside=beside)
+    elif numbers and len(classes) == 1 and CHOICES[0] in names:  # a `label` may be the truth
+        scores = numbers_in(table, CHOICES[0], where)[:, None]
+    elif lists is not None:
+        scores = scores_of_lists(table, lists, len(classes), where)
+        scores = scores if numbers else log_scores(scores, lists, lambda row: _item(table, row), where)
+    elif choice is not None and not numbers:
+        scores = scores_of_choices(table, choice, classes, where)
+    else:
+        missing = ", ".join(name for name, column in zip(classes, columns, strict=True) if not column)
+        wanted = ("a column 'prediction', or a column of scores for every class" if not numbers else
+                  "a column 'prediction' of numbers" if len(classes) == 1 else "a column of numbers for each output")
+        raise ShiftBenchError(f"{where}: needs {wanted} (missing: {missing}). Its columns: {', '.join(names)}.")
+    return scores.astype(np.float32, copy=False)
+
+
+def is_choice(names: Sequence[str], classes: Sequence[str]) -> bool:
+    """Whether a table with columns of these names has the predicted class of each item, and no score or probability."""
+    scored = all(class_columns(names, classes)) or bool({CONFIDENCE, *LISTS}.intersection(names))
+    return not scored and bool(set(CHOICES).intersection(names))
+
+
+def class_columns(columns: Sequence[str], classes: Sequence[str]) -> list[str]:
+    """For each class the column that has its name, alone or as score:NAME, logit:NAME or prob:NAME; "" for none."""
+    marks = ("", *(f"{word}{mark}" for word in ("score", "logit", "prob") for mark in (":", "_")))
+    return [next((f"{mark}{name}" for mark in marks if f"{mark}{name}" in columns), "") for name in classes]
+
+
+def numbers_in(table: pa.Table, name: str, where: str) -> Floats:
+    values = table[name].to_numpy() if pa.types.is_float32(table[name].type) else decimal(where, table, name)
+    for row in np.flatnonzero(not_numbers(values))[:1]:
+        raise ShiftBenchError(f"{where}: column '{name}' has no number in row {row + 1}. Give a score for every item.")
+    return values
+
+
+def _stack(table: pa.Table, columns: Sequence[str], where: str) -> Reals:
+    """Columns of scores as one array, items × classes, rounded to the 32 bits that `Predictions` keeps.
+
+    It is filled a block of rows at a time; filling it column by column would pass through memory once per class.
+    """
+    values = [numbers_in(table, name, where) for name in columns]
+    scores = np.empty((len(table), len(columns)), np.float32)
+    for start in range(0, len(table), BLOCK):
+        scores[start:start + BLOCK] = np.stack([column[start:start + BLOCK] for column in values], axis=1)
+    return scores
+
+
+def _beside(table: pa.Table, columns: Sequence[str], mark: str) -> Floats | float:
+    """The probability of an item's other classes, whose columns the table has although the benchmark lacks them."""
+    others = [table[name] for name in table.column_names
+              if mark.startswith("prob") and name.startswith(mark) and name not in columns]
+    return sum((np.asarray(column.fill_null(0).to_numpy(), np.float64) for column in others
+                if pa.types.is_floating(column.type) or pa.types.is_integer(column.type)), 0.0)
+
+
+def _item(table: pa.Table, row: int) -> str:
+    """The id of the item in a row; where the table has no column of ids, the row."""
+    name = next((name for name in IDS if name in table.column_names), None)
+    return f"row {row + 1}" if name is None else str(table[name][row].as_py())
+
+
+def sum_to_one(values: Reals, beside: Floats | float = 0.0) -> Bools:
+    """Which rows sum to 1, together with the probabilities `beside` them."""
+    return np.asarray(np.abs(values.sum(axis=1, dtype=np.float64) + beside - 1) <= ROUNDING)
+
+
+def log_scores(
+    scores: Reals, title: str, item: Callable[[int], str], where: str,
+    remedy: str = "Correct them, or name the columns logit:CLASS where they are logits.", beside: Floats | float = 0.0,
+) -> Reals:
+    """Log-probabilities where scores are probabilities; logits stay as they are.
+
+    `title` is the name of the columns. Columns named probabilities must be probabilities, together with those `beside`
+    them of classes that the benchmark lacks; columns named logits are logits. For other names the numbers decide: where
+    most items have probabilities and some do not, neither reading would be right.
+    """
+    if title.startswith("logit"):
+        return scores
+    named = title.startswith("prob")
+    if not named and (scores.min(initial=0) < 0 or scores.max(initial=0) > 1):
+        return scores
+    odd = (scores < BELOW).any(axis=1) | ~sum_to_one(scores, beside)
+    if odd.any() and (named or 2 * odd.sum() < len(odd)):
+        row = int(odd.argmax())
+        values = np.append(scores[row], beside if isinstance(beside, float) else beside[row])
+        fault = f"has {values.min():g} in it" if values.min() < BELOW else f"sums to {values.sum():.4g}"
+        raise ShiftBenchError(f"{where}: {odd.sum():,} of {len(odd):,} items have no probabilities: the first, "
+                              f"'{item(row)}', {fault}. Probabilities are at least 0 and sum to 1. {remedy}")
+    if odd.any():
+        return scores
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(scores.clip(0)))
+
+
+def not_numbers(values: Reals) -> Bools:
+    """Which scores are not 32-bit numbers; minus infinity is allowed, as the logarithm of 0."""
+    with np.errstate(over="ignore"):
+        return np.isnan(values) | np.isposinf(values.astype(np.float32, copy=False))

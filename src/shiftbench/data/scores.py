@@ -103,8 +103,6 @@ class Scores(Tabular):
             np.array_equal(self.columns[name], other.columns[name], equal_nan=kind is float)
             for name, kind in COLUMNS.items())
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __getitem__(self, name: str) -> Values:
         if name not in self.columns:
             raise unknown("column", name, COLUMNS)

@@ -63,16 +63,16 @@ class Target:
     """Whether truths have a unit, so that nets learn them standardised: minus the mean, divided by the spread."""
 
     @staticmethod
-    def of(facts: Mapping[str, Any] | None) -> "Target":
-        """The target that a card describes; without a description it is the class."""
-        settings = dict(facts or {})
+    def of(facts: Mapping[str, Any]) -> "Target":
+        """The target that a card describes."""
+        settings = dict(facts)
         target = KINDS.get(settings.pop("kind", "class"))
         if target is None:
-            raise unknown("kind of target", str((facts or {})["kind"]), KINDS)
+            raise unknown("kind of target", str(facts["kind"]), KINDS)
         try:
             return target(tuple(settings.pop("columns", ())), **settings)
         except TypeError as problem:
-            raise ShiftBenchError(f"A target has kind, columns, n, not {', '.join(map(repr, facts or ()))}: "
+            raise ShiftBenchError(f"A target has kind, columns, n, not {', '.join(map(repr, facts))}: "
                                   "the card was changed. Make the benchmark again.") from problem
 
     @property

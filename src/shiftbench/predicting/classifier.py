@@ -12,9 +12,9 @@ from PIL.Image import Image
 
 from shiftbench.core.arrays import Floats, Ints, Strs, are_counted, columns_of
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.data.class_scores import BELOW, sum_to_one
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features
+from shiftbench.data.predictions import BELOW, sum_to_one
 from shiftbench.images.decode import images, pictures
 
 LOGITS, PROBABILITIES, AUTO = "logits", "probabilities", "auto"

@@ -20,8 +20,8 @@ from shiftbench.core.files import lock, read_json, write_json
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import function_of_file
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import named_columns
 from shiftbench.data.collection import Collection
+from shiftbench.data.prediction_forms import named_columns
 from shiftbench.data.predictions import Predictions
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.models.names import LIBRARIES

@@ -16,10 +16,9 @@ from shiftbench.core.arrays import Bools, Strs, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import decimal, read_table, strings
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import CHOICES, IDS
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.predictions import Predictions, model_names, read_predictions, refuse_trained
+from shiftbench.data.predictions import CHOICES, IDS, Predictions, model_names, read_predictions, refuse_trained
 from shiftbench.data.scores import Scores
 from shiftbench.scoring.hard_items import COLUMN, EASY, SIDES
 from shiftbench.scoring.judge import score

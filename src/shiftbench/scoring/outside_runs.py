@@ -17,9 +17,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import path_of
 from shiftbench.core.tables import column_names, is_frame, read_table, strings, table_name
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import CHOICES, IDS
 from shiftbench.data.prediction_lists import Answers
-from shiftbench.data.predictions import SPLIT, Predictions, model_names, read_predictions, trained
+from shiftbench.data.predictions import CHOICES, IDS, SPLIT, Predictions, model_names, read_predictions, trained
 from shiftbench.data.scores import Scores, run_id
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.scoring.judge import means, score

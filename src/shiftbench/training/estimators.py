@@ -24,10 +24,10 @@ from shiftbench.core.files import file_digests, lock, write_json, write_text
 from shiftbench.core.later import load_torch
 from shiftbench.core.registry import listed, make
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.class_scores import scores_of_array
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import FEATURE
 from shiftbench.data.item_table import features as feature_columns
+from shiftbench.data.prediction_forms import scores_of_array
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
