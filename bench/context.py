@@ -20,7 +20,7 @@ import numpy as np
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.shifts.context.cues import ALPHA, BETA, Areas, Codes, areas, cues, members, strengths
+from shiftbench.shifts.cues import ALPHA, BETA, Areas, Codes, areas, cues, members, strengths
 
 KINDS = ("easy", "hard_positive", "hard_negative")
 

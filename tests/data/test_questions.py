@@ -17,7 +17,7 @@ from shiftbench.data.item_table import table
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.questions import FORMS, UNKNOWN, base_of, dates, parse, resolve
 from shiftbench.shifts import Context, Given, Spurious, Unseen
-from shiftbench.shifts.context.expression import holds
+from shiftbench.shifts.out_of_context import holds
 from tests.strategies import toy
 
 finite = st.floats(-1e6, 1e6)

@@ -12,7 +12,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.scoring import score
-from shiftbench.shifts.context.challenge_sets import HardIds
+from shiftbench.shifts.challenge_sets import HardIds
 from tests.scoring.test_kinds import bench, model
 from tests.scoring.test_score import only
 from tests.shifts.test_criteria import write_lists

@@ -14,8 +14,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.readers import READERS
 from shiftbench.shifts import Context, Recipe
-from shiftbench.shifts.context.challenge_sets import TASKS, WORLD_TASKS, HardIds, read_lists
-from shiftbench.shifts.context.cues import areas, cues_of, members, strengths, words
+from shiftbench.shifts.challenge_sets import TASKS, WORLD_TASKS, HardIds, read_lists
+from shiftbench.shifts.cues import areas, cues_of, members, strengths, words
 from shiftbench.shifts.suites import SUITES, suite
 from shiftbench.worlds import WORLDS
 from shiftbench.worlds.scenes import themes
@@ -217,10 +217,10 @@ def world():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SUITES["nooch/world"]() if name.startswith("ce-")])
+@pytest.mark.parametrize("name", [name for name in SUITES["nooch/world"] if name.startswith("ce-")])
 def test_the_worlds_cues_are_the_planted_ones(world, name):
     """What is found in the built-in world are the places where its themes put the class; all splits have hard items."""
-    shift = SUITES["nooch/world"]()[name]
+    shift = SUITES["nooch/world"][name]
     made = shift.build(world)
     found = [cue["tag"] for cue in made.card["cues"]]
     if shift.label in themes.WHERE:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.shifts.context.challenge_sets import (
+from shiftbench.shifts.challenge_sets import (
     TASKS,
     HardIds,
     kinds_by_list,
@@ -21,9 +21,9 @@ from shiftbench.shifts.context.challenge_sets import (
     read_splits,
     slug,
 )
-from shiftbench.shifts.context.criteria import below_above, gists, matched, similarities
-from shiftbench.shifts.context.cues import HARD_NEGATIVE, HARD_POSITIVE, areas, cues, cues_of, members, strengths
-from shiftbench.shifts.context.expression import holds
+from shiftbench.shifts.cues import HARD_NEGATIVE, HARD_POSITIVE, areas, cues, cues_of, members, strengths
+from shiftbench.shifts.gist import below_above, gists, matched, similarities
+from shiftbench.shifts.out_of_context import holds
 from tests.strategies import seeds
 
 REAL = Path(__file__).parents[3] / "shared" / "data"

@@ -6,7 +6,7 @@ import pytest
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import Context
-from shiftbench.shifts.context.challenge_sets import (
+from shiftbench.shifts.challenge_sets import (
     CRITERIA,
     PHASES,
     SIZES,
@@ -16,7 +16,7 @@ from shiftbench.shifts.context.challenge_sets import (
     read_lists,
     slug,
 )
-from shiftbench.shifts.context.cues import alike, areas
+from shiftbench.shifts.cues import alike, areas
 from shiftbench.shifts.suites import build_suite, suite
 from shiftbench.sweeps.study_benchmarks import Builds
 from tests.shifts.test_context import REAL, photos

@@ -24,7 +24,8 @@ from shiftbench.methods.presets import NINETEEN
 from shiftbench.scoring import score_runs
 from shiftbench.scoring.select import chosen_means, select
 from shiftbench.shifts import LowData, Noise, Size, Under, Unseen
-from shiftbench.shifts.replicates import members, replicate, same_rows, shared_splits
+from shiftbench.shifts.low_data import same_rows, shared_splits
+from shiftbench.shifts.suites import members, replicate
 from shiftbench.sweeps.study import Study
 from tests.shifts.test_fine_grained import GRID, LOW, SPURIOUS, chosen
 from tests.strategies import seeds

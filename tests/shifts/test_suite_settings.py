@@ -26,7 +26,7 @@ MINORITY = Subpopulation("class", "place", {"cat": "indoors", "dog": "outdoors"}
 def small(monkeypatch):
     """A suite of two benchmarks of different kinds, the second under a condition."""
     members = {"share": MINORITY, "noisy": Under(Correlation("class", "place", 0.8), (Noise(0.1),))}
-    monkeypatch.setitem(SUITES, "small", lambda: members)
+    monkeypatch.setitem(SUITES, "small", members)
     return members
 
 

@@ -22,7 +22,7 @@ from shiftbench.data.predictions import CHOICES, IDS, Predictions, model_names, 
 from shiftbench.data.scores import Scores
 from shiftbench.scoring.hard_items import COLUMN, EASY, SIDES
 from shiftbench.scoring.judge import score
-from shiftbench.shifts.context.challenge_sets import (
+from shiftbench.shifts.challenge_sets import (
     CRITERIA,
     PHASES,
     HardIds,

@@ -30,7 +30,7 @@ from shiftbench.scoring.listing import Finished, LeftOut, RunSource, leaving_out
 from shiftbench.scoring.reading import Order, Reader, RunIndex, Table, predictions_of
 from shiftbench.scoring.scorer import scorer
 from shiftbench.scoring.views import named
-from shiftbench.shifts.replicates import replicate_of, same_rows, shared_splits
+from shiftbench.shifts.low_data import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
 """The most settings of a benchmark for which means are scored; nobody reads a larger table."""

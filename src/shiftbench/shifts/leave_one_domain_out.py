@@ -1,27 +1,20 @@
-"""Train on all domains but one, test on that one: as a shift, and among the training domains of a benchmark.
-
-`deal_sides` serves every shift that keeps all items: the data say which side of the shift an item is on, chance only
-what is held out.
-"""
+"""Train on all domains but one, test on that one: as a shift, and among the training domains of a benchmark."""
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints, Strs, Values, encode
+from shiftbench.core.arrays import Ints, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import Lists, register
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.shifts.shift import SHIFTS, Names, ambiguous_note, card, labelled_items, pick
-from shiftbench.shifts.splits import truth_of
+from shiftbench.shifts.shift import SHIFTS, Names, pick
+from shiftbench.shifts.splits import TEST, TRAIN, VAL, deal_sides, kept_items
 
-TRAIN, VAL, TEST = "train", "val", "test"
 Domains = str | tuple[str, ...]
 
 
@@ -86,51 +79,6 @@ class LeaveOneDomainOut(Lists):
 
 def _listed(domains: Domains) -> tuple[str, ...]:
     return ((domains,) if domains else ()) if isinstance(domains, str) else domains
-
-
-def kept_items(shift: Any, collection: Collection) -> tuple[Ints, list[str]]:
-    """The items of the classes that are kept, less those that carry the tags of two of them, and a note on these."""
-    if shift.target == "class":
-        rows, dropped = labelled_items(collection, shift.label, shift.classes)
-        return rows, [ambiguous_note(dropped)] if dropped else []
-    if shift.classes:
-        raise ShiftBenchError(f"{shift.name}: 'classes' keeps values of a label, but the target is {shift.target}. "
-                              "Leave it out.")
-    return np.arange(len(collection)), []
-
-
-def deal_sides(
-    shift: Any, collection: Collection, seed: int, rows: Ints, side: Strs, domain: Values, notes: Sequence[str] = (),
-    **facts: Any,
-) -> Benchmark:
-    """A benchmark of all rows, each of which is on the side `train`, `val` or `test` of the shift.
-
-    `held` of the items on the side of training become id_val, as many id_test; `ood` of those on the side of test
-    become val. Each item goes by chance, by a number that depends on the seed and its place in the collection alone: it
-    is held out in every benchmark in whose training domains it is, and a larger share adds items and moves none.
-    """
-    if not 0 <= shift.held < 0.5:
-        raise ShiftBenchError(f"{shift.name}: 'held' is {shift.held}, but two such shares must leave items to train "
-                              "on. Give 0 or more, and less than 0.5.")
-    if not 0 <= shift.ood < 1:
-        raise ShiftBenchError(f"{shift.name}: 'ood' is {shift.ood}, but it is a share of the test items. Give 0 or "
-                              "more, and less than 1.")
-    chance = uniform(seed, "held", rows)
-    inside, after = side == TRAIN, side == TEST
-    split = side.astype("U8")
-    split[inside & (chance >= 1 - shift.held)] = "id_test"
-    split[inside & (chance < shift.held)] = "id_val"
-    split[after & (chance < shift.ood)] = VAL
-    label, target, extra = truth_of(collection, rows, shift.target, shift.label)
-    for name, least in ((TRAIN, 1 if target else 2), (TEST, 1)):
-        if len(np.unique(label[split == name])) < least:
-            what = "a single class" if (split == name).any() else "no items"
-            raise ShiftBenchError(f"{shift.name}: '{name}' has {what}. Choose another {shift.moves}, or smaller "
-                                  "shares.")
-    lost = np.setdiff1d(label[split == TEST], label[split == TRAIN]).tolist()
-    notes = [*notes, *(f"Class '{name}' is tested, but training has none of it." for name in lost)]
-    return Benchmark.of(collection, shift, seed, rows, split, label=label, domain=domain, extra=extra, target=target,
-                        card=card(collection, rows, split, notes, **facts))
 
 
 MARK = "~"

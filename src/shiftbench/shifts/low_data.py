@@ -6,7 +6,7 @@ cells of label × factor, and N that know nothing of the correlation. The test i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
 from shiftbench.core.rng import child
-from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.benchmark import CODED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.shift import (
     SHIFTS,
@@ -391,3 +391,28 @@ def _weights(part: Strs, whole: Bools, drawn: float) -> Floats:
     main = train & whole
     law: Floats = (1 - drawn) * main / main.sum() + drawn * few / few.sum()
     return law * int(train.sum())
+
+
+# Replicates: the same benchmark with other low-data items. All but training is the same in them.
+
+def replicate_of(card: Mapping[str, Any]) -> int | None:
+    """Which replicate a benchmark is, from its card; None where it is not one of several."""
+    number = card.get("draw")
+    return number if isinstance(number, int) else None
+
+
+def same_rows(one: Benchmark, other: Benchmark, split: str = "test") -> bool:
+    """Whether a split has the same items in the same order, with the same label, domain and group, in words."""
+    if one.names["label"] != other.names["label"]:
+        return False
+    rows, others = one.rows(split), other.rows(split)
+    return np.array_equal(one.items[rows], other.items[others]) and all(
+        np.array_equal(np.asarray(one.names[column])[getattr(one, column)[rows]],
+                       np.asarray(other.names[column])[getattr(other, column)[others]]) for column in CODED)
+
+
+def shared_splits(benchmarks: Sequence[Benchmark]) -> tuple[str, ...]:
+    """The splits that every replicate has with the same rows: all but training's."""
+    first = benchmarks[0]
+    return tuple(split for split in first.splits if all(
+        split in other.splits and same_rows(first, other, split) for other in benchmarks[1:]))

@@ -1,11 +1,13 @@
-"""Splits without a constructed shift: the data's own split (WILDS, DomainBed, a hospital's table), or a random one.
+"""Splits without a constructed shift: the data's own split (WILDS, a hospital's table), a date, or chance.
 
-Below them, what a benchmark's rows hold where the target is no class.
+`deal_sides` serves every shift that keeps all items: the data say which side of the shift an item is on, chance only
+what is held out. Below it, what a benchmark's rows hold where the target is no class.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark, with_factor
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import columns_in
-from shiftbench.data.questions import FORMS
+from shiftbench.data.questions import FORMS, dates, moment
 from shiftbench.data.target import BOXES, KINDS, TOKEN_KINDS, TOKENS, Target, boxes_text, kinds_text, tokens_text
 from shiftbench.shifts.shift import SHIFTS, ambiguous_note, card, labelled_items
 
@@ -124,6 +126,124 @@ class IID:
         notes = [ambiguous_note(dropped)] if dropped else []
         return Benchmark.of(collection, self, seed, rows, split, label=label, domain=domain,
                             card=card(collection, rows, split, notes))
+
+
+# Every item on the side of the shift that the data say.
+
+TRAIN, VAL, TEST = "train", "val", "test"
+Date = str | int
+"""2013, "2013-06", "2013-06-30" or "2013-06-30T12:00"; in a recipe also a date of TOML."""
+
+
+@register(SHIFTS, "temporal")
+@dataclass(frozen=True)
+class Temporal(Lists):
+    """Train on items dated before a day, test on those from that day on (as FMoW in WILDS: Koh et al., 2021).
+
+        train ∪ id_val ∪ id_test = {i : t_i < v},     val = {i : v ≤ t_i < c},     test = {i : t_i ≥ c}
+
+    c is `test_from`; where that is not given, the latest share `test` of the items is tested, and items of one moment
+    are never parted. v is `val_from`, else c. Every dated item is in the benchmark; those without a date are left out
+    and counted on the card. Domains are years unless `domain` says otherwise. For a season, or for one year against all
+    others, leave out a domain: `leave_one_domain_out` with domain = "season:taken" or "year:taken".
+    """
+
+    label: str
+    date: str  # factor that holds ISO dates, timestamps or years
+    test_from: Date = ""  # c, the first date that is tested
+    val_from: Date = ""  # v, the first date of val: to choose among runs after the shift
+    test: float = 0.2  # share of the items that is tested, where test_from is not given
+    domain: str = ""  # factor that names the domains; default: the year
+    held: float = 0.1  # share of the items before v for id_val, and for id_test
+    ood: float = 0.0  # share of the items from c on for val
+    classes: tuple[str, ...] = ()  # label values to keep; default: all
+    target: str = "class"  # what is predicted, as in `given`
+
+    moves: ClassVar[str] = "date to test from"
+
+    def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        rows, notes = kept_items(self, collection)
+        dated = dates(collection.factor(self.date)[rows], self.date)
+        undated = int((~dated.known).sum())
+        if undated:
+            notes.append(f"{undated} items have no date in '{self.date}' and were left out.")
+        rows, time, text = rows[dated.known], dated.moment[dated.known], dated.text[dated.known]
+        if not len(rows):
+            raise ShiftBenchError(f"temporal: no item has a date in '{self.date}'.")
+        cut = self._cut(time)
+        start = moment(str(self.val_from), "temporal: val_from") if self.val_from != "" else cut
+        if start > cut:
+            raise ShiftBenchError(f"temporal: val_from = {self.val_from} comes after the first date that is tested, "
+                                  f"{_day(cut)}. Items of val lie between training and test.")
+        side = np.where(time < start, TRAIN, np.where(time < cut, VAL, TEST))
+        for name in (TRAIN, TEST):
+            if not (side == name).any():
+                raise ShiftBenchError(f"temporal: no item is on the side of {name}: dates in '{self.date}' run from "
+                                      f"{text[time.argmin()]} to {text[time.argmax()]}, and test begins "
+                                      f"{_day(cut)}. Choose another date to test from.")
+        periods = {name: [str(text[rows_of[time[rows_of].argmin()]]), str(text[rows_of[time[rows_of].argmax()]])]
+                   for name in (TRAIN, VAL, TEST) if len(rows_of := np.flatnonzero(side == name))}
+        notes.append("; ".join(f"{name} from {first} to {last}" for name, (first, last) in periods.items()).capitalize()
+                     + ".")
+        domain: Strs = collection.factor(self.domain or f"year:{self.date}")[rows]
+        return deal_sides(self, collection, seed, rows, side, domain, notes, periods=periods)
+
+    def _cut(self, time: Ints) -> int:
+        """The first moment that is tested."""
+        if self.test_from != "":
+            return moment(str(self.test_from), "temporal: test_from")
+        if not 0 < self.test < 1:
+            raise ShiftBenchError(f"temporal: 'test' is {self.test}, but it is a share of the items: between 0 and 1.")
+        return int(np.sort(time)[min(len(time) - 1, len(time) - round(self.test * len(time)))])
+
+
+def _day(moment: int) -> str:
+    return str(np.datetime64(moment, "us").astype("datetime64[D]"))
+
+
+def kept_items(shift: Any, collection: Collection) -> tuple[Ints, list[str]]:
+    """The items of the classes that are kept, less those that carry the tags of two of them, and a note on these."""
+    if shift.target == "class":
+        rows, dropped = labelled_items(collection, shift.label, shift.classes)
+        return rows, [ambiguous_note(dropped)] if dropped else []
+    if shift.classes:
+        raise ShiftBenchError(f"{shift.name}: 'classes' keeps values of a label, but the target is {shift.target}. "
+                              "Leave it out.")
+    return np.arange(len(collection)), []
+
+
+def deal_sides(
+    shift: Any, collection: Collection, seed: int, rows: Ints, side: Strs, domain: Values, notes: Sequence[str] = (),
+    **facts: Any,
+) -> Benchmark:
+    """A benchmark of all rows, each of which is on the side `train`, `val` or `test` of the shift.
+
+    `held` of the items on the side of training become id_val, as many id_test; `ood` of those on the side of test
+    become val. Each item goes by chance, by a number that depends on the seed and its place in the collection alone: it
+    is held out in every benchmark in whose training domains it is, and a larger share adds items and moves none.
+    """
+    if not 0 <= shift.held < 0.5:
+        raise ShiftBenchError(f"{shift.name}: 'held' is {shift.held}, but two such shares must leave items to train "
+                              "on. Give 0 or more, and less than 0.5.")
+    if not 0 <= shift.ood < 1:
+        raise ShiftBenchError(f"{shift.name}: 'ood' is {shift.ood}, but it is a share of the test items. Give 0 or "
+                              "more, and less than 1.")
+    chance = uniform(seed, "held", rows)
+    inside, after = side == TRAIN, side == TEST
+    split = side.astype("U8")
+    split[inside & (chance >= 1 - shift.held)] = "id_test"
+    split[inside & (chance < shift.held)] = "id_val"
+    split[after & (chance < shift.ood)] = VAL
+    label, target, extra = truth_of(collection, rows, shift.target, shift.label)
+    for name, least in ((TRAIN, 1 if target else 2), (TEST, 1)):
+        if len(np.unique(label[split == name])) < least:
+            what = "a single class" if (split == name).any() else "no items"
+            raise ShiftBenchError(f"{shift.name}: '{name}' has {what}. Choose another {shift.moves}, or smaller "
+                                  "shares.")
+    lost = np.setdiff1d(label[split == TEST], label[split == TRAIN]).tolist()
+    notes = [*notes, *(f"Class '{name}' is tested, but training has none of it." for name in lost)]
+    return Benchmark.of(collection, shift, seed, rows, split, label=label, domain=domain, extra=extra, target=target,
+                        card=card(collection, rows, split, notes, **facts))
 
 
 def truth_of(

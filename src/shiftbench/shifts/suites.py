@@ -1,26 +1,26 @@
 """Suites: the benchmarks of a paper's table, by name. Each is a family of shifts on one collection."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.core.rng import checked_seed
-from shiftbench.data.benchmark import UNLABELLED, Benchmark
+from shiftbench.data.benchmark import UNLABELLED, Benchmark, save_for
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
 from shiftbench.readers import keep, read_files
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.shifts.conditions import Noise, Size
-from shiftbench.shifts.context.out_of_context import NOOCH
+from shiftbench.shifts.conditions import Noise, Size, condition_facts
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen, Where
 from shiftbench.shifts.metashift_tables import METASHIFT, Suite
+from shiftbench.shifts.out_of_context import NOOCH
 from shiftbench.shifts.recipe import Recipe, changed, each, several
-from shiftbench.shifts.replicates import Member, members
-from shiftbench.shifts.shift import Condition, Shift, Under
+from shiftbench.shifts.shift import Condition, Shift, Under, bare, under
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.subclasses import Breeds
 
@@ -48,19 +48,17 @@ class Setup:
     counts: tuple[int, ...] = COUNTS
     totals: tuple[int, ...] = TOTALS
     ratio: float = 0.001  # N / n under the condition of size
-    n_low: int = 10  # N under label noise
     conditioned: LowData | None = None  # what the conditions are applied to; default: low_data
     swapped: Unseen | None = None  # the other factor is predicted (B.3)
 
-    def suites(self) -> dict[str, Callable[[], Mapping[str, Shift]]]:
-        swapped = self.swapped
+    def suites(self) -> dict[str, Suite]:
         return {
-            **({"swapped": lambda: {"unseen-swapped": swapped}} if swapped else {}),
-            "spurious": lambda: {f"spurious-{n}": replace(self.spurious, n_uncorrelated=n) for n in self.counts},
-            "low_data": lambda: {f"low-{n}": replace(self.low_data, n_low=n) for n in self.counts},
-            "unseen": lambda: {"unseen": self.unseen},
-            "noise": lambda: {f"noise-{100 * p:g}": self._under(self.n_low, Noise(p)) for p in PORTIONS},
-            "size": lambda: {f"size-{n}": self._under(max(1, round(self.ratio * n)), Size(n, self.ratio))
+            **({"swapped": {"unseen-swapped": self.swapped}} if self.swapped else {}),
+            "spurious": {f"spurious-{n}": replace(self.spurious, n_uncorrelated=n) for n in self.counts},
+            "low_data": {f"low-{n}": replace(self.low_data, n_low=n) for n in self.counts},
+            "unseen": {"unseen": self.unseen},
+            "noise": {f"noise-{100 * p:g}": self._under(10, Noise(p)) for p in PORTIONS},
+            "size": {f"size-{n}": self._under(max(1, round(self.ratio * n)), Size(n, self.ratio))
                              for n in self.totals},
         }
 
@@ -165,12 +163,12 @@ or, where there are none, those of further domains: what WILDS 2.0 (Sagawa et al
 """
 
 
-SUITES: dict[str, Callable[[], Suite]] = {
+SUITES: dict[str, Suite] = {
     **METASHIFT,
-    "breeds": lambda: {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
-    "breeds/world": lambda: {split: Breeds("breed", level=2, subclasses=8, split=split)
+    "breeds": {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
+    "breeds/world": {split: Breeds("breed", level=2, subclasses=8, split=split)
                              for split in ("good", "rand", "bad")},
-    "wilds": lambda: WILDS,
+    "wilds": WILDS,
     **NOOCH,
     **FINE_GRAINED,
 }
@@ -182,7 +180,7 @@ def suite(name: str, only: str = "", changes: Mapping[str, Any] | None = None) -
     `changes` are settings that replace those of each of them, named as in a recipe. One that a shift does not have, or
     by which the members of the suite differ, so that two of them would become the same, is refused.
     """
-    chosen = only_of(find(SUITES, "suite", name)(), only, name)
+    chosen = only_of(find(SUITES, "suite", name), only, name)
     if not changes:
         yield from chosen.items()
         return
@@ -205,6 +203,55 @@ def only_of(shifts: Suite, only: str, name: str) -> Suite:
     return chosen
 
 
+# What is built: each benchmark of a suite, or its replicates, each with another choice of low-data items (Wiles et al.,
+# 2022: "choose a different set of samples from the low-data region with each seed"). Replicates of one share its
+# name, test, validation and large part; card["draw"] numbers them, and replicate k is for seed k.
+
+class Member(NamedTuple):
+    """One benchmark to be built: its folder, the name on its card, and which replicate it is, if any."""
+
+    folder: str
+    name: str
+    shift: Shift
+    replicate: int | None = None
+    seed: int = 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The card's entries about how the benchmark was built."""
+        inner, conditions = bare(self.shift)
+        facts = {"shift": getattr(inner, "name", ""), "params": asdict(inner), "seed": self.seed}
+        facts |= {"conditions": [condition_facts(condition) for condition in conditions]} if conditions else {}
+        return dict(json.loads(json.dumps(facts | ({} if self.replicate is None else {"draw": self.replicate}))))
+
+    def save(self, collection: Collection, out: Path | str, path: Path | str | None = None) -> Benchmark:
+        """Build it and save it below `out`; `path` is where the collection is, for those who look for pixels."""
+        benchmark = self.shift.build(collection, self.seed)
+        card = {**benchmark.card, "name": self.name, **({} if self.replicate is None else {"draw": self.replicate})}
+        return save_for(replace(benchmark, card=card), Path(out) / self.folder, path, self.name)
+
+
+def members(shifts: Iterable[tuple[str, Shift]], replicates: Sequence[int] = (), seed: int = 0) -> list[Member]:
+    """What to build for some shifts by name: with replicates, `low-10` becomes low-10.0, low-10.1, …, named `low-10`.
+
+    A shift without low-data items, such as `unseen`, has no replicates and is built once, for all seeds.
+    """
+    wanted: list[Member] = []
+    for name, shift in shifts:
+        numbered = [(number, replicate(shift, number)) for number in dict.fromkeys(replicates)]
+        several = [Member(f"{name}.{number}", name, other, number, seed) for number, other in numbered
+                   if other is not None]
+        wanted += several or [Member(name, name, shift, None, seed)]
+    return wanted
+
+
+def replicate(shift: Shift, number: int) -> Shift | None:
+    """The shift with another choice of its N items; None where it has none."""
+    inner, conditions = bare(shift)
+    few = isinstance(inner, Spurious) or (isinstance(inner, LowData) and inner.n_low > 0)
+    return under(replace(inner, draw=number), conditions) if few else None
+
+
 def build_suite(
     name: Path | str, collection: Collection | Path | str | None, out: Path | str, *, seed: int | None = None,
     only: str = "", replicates: int = 0, changes: Mapping[str, Any] | None = None,
@@ -225,7 +272,7 @@ def build_suite(
         return _save_all(wanted, images, source, out, f"recipe '{name}'", "", progress)
     if collection is None:
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
-    whole = any(several(shift) for shift in find(SUITES, "suite", str(name))().values())
+    whole = any(several(shift) for shift in find(SUITES, "suite", str(name)).values())
     shifts = dict(suite(str(name), "" if whole else only, changes))
     if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
             Path(collection) / "train").is_dir():

@@ -17,9 +17,9 @@ from shiftbench.data import collection as collections
 from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.leave_one_domain_out import leave_out
+from shiftbench.shifts.low_data import replicate_of, same_rows
 from shiftbench.shifts.recipe import Recipe, several
-from shiftbench.shifts.replicates import Member, members, replicate_of, same_rows
-from shiftbench.shifts.suites import suite
+from shiftbench.shifts.suites import Member, members, suite
 
 Say = Callable[[str], None]
 

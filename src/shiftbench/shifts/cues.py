@@ -7,14 +7,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection, Tags
+
+if TYPE_CHECKING:
+    from shiftbench.shifts.out_of_context import Context
 
 Shares = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int8]
@@ -247,3 +250,44 @@ def _near(areas: Areas, cue: Bools, large: Bools) -> Bools:
         first = np.flatnonzero(np.diff(item, prepend=-1))
         joined[item[first]] = np.bitwise_or.reduceat(sets[areas.tag[rows]], first, axis=0)
     return np.unpackbits(joined.view(np.uint8), axis=1, count=n_tasks).view(np.bool_)
+
+
+# What a criterion says of every item, and what this one says.
+
+class Judged(NamedTuple):
+    """One value per item of the collection."""
+
+    label: Strs
+    domain: Strs
+    kind: Strs
+    facts: dict[str, Any]
+    notes: list[str]
+
+
+def by_areas(shift: "Context", collection: Collection, split: Strs) -> Judged:
+    """The CE criterion: cues by the training items, hard items by their areas."""
+    table = areas(collection, shift.kinds, shift.without, shift.label)
+    label = table.code(shift.label)
+    strength = strengths(table, split == "train")
+    strong = cues_of(table, strength, label, shift.alpha)
+    cue, carried = cues(strength, shift.alpha), table.carried(label)
+    beta = shift.beta if isinstance(shift.beta, float) else alike(table, cue[label], carried, split == "train")
+    kind = members(table, cue, beta, np.asarray([label]))[:, 0]
+    strongest = shift.cue or strong[0].tag
+    domain = np.where(table.present(table.code(strongest)), strongest, f"no {strongest}")
+    listed = in_short((f"{cue.tag} ({cue.strength:.3f})" for cue in strong), 12)
+    return Judged(yes_or_no(shift.label, carried), domain, words(kind), {
+        "positive": shift.label, "criterion": {"name": "ce", "alpha": shift.alpha, "beta": beta},
+        "environment": strongest, "cues": [cue._asdict() for cue in strong]},
+        [f"Cues of '{shift.label}' with A(C, Y): {listed}."])
+
+
+def carrying(collection: Collection, name: str) -> Bools:
+    """Which items carry a tag."""
+    carried = np.zeros(len(collection), np.bool_)
+    carried[collection.with_tag(name)] = True
+    return carried
+
+
+def yes_or_no(name: str, carried: Bools) -> Strs:
+    return np.where(carried, name, f"no {name}")

@@ -7,12 +7,17 @@ Everything else of a split is easy. The files hold ids only, no labels.
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.arrays import Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.data.collection import Collection
+from shiftbench.shifts.cues import Judged, by_areas, carrying, yes_or_no
+
+if TYPE_CHECKING:
+    from shiftbench.shifts.out_of_context import Context
 
 TASKS = {
     "car": "road",
@@ -166,3 +171,40 @@ def _checked(path: Path, ids: Any) -> Strs:
 
 def _first_line(problem: Exception) -> str:
     return (str(problem) or type(problem).__name__).splitlines()[0]
+
+
+def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:
+    """The published lists say what is hard in validation and test. They are silent on training, where CE is ours."""
+    ce: Judged | None = None
+    try:
+        ce = by_areas(shift, collection, split)
+        notes = list(ce.notes)
+    except ShiftBenchError as problem:
+        if shift.cue:
+            raise
+        notes = [f"No environments: {problem}"]
+    carried = carrying(collection, shift.label) if ce is None else ce.label == shift.label
+    if ce and shift.criterion == "ce":
+        kind = ce.kind
+    else:
+        kind = np.full(len(split), "easy", "U13")
+        notes.append("The lists are silent on training, so all its rows are easy.")
+    absent = 0
+    for name, phase in (("id_val", "valid"), ("test", "test")):
+        ids = read_lists(shift.lists, shift.criterion, shift.label, phase)
+        sizes = SIZES.get(shift.label, ())[2 * (phase == "test"):][:2]
+        if sizes and sizes != (len(ids.positive), len(ids.negative)):
+            notes.append(f"The lists for {phase} have {len(ids.positive)} hard positives and {len(ids.negative)} hard "
+                         f"negatives; the published ones have {sizes[0]} and {sizes[1]}.")
+        by_list = kinds_by_list(collection.items, ids)
+        for row in np.flatnonzero((by_list != "easy") & (split != name))[:1]:
+            raise ShiftBenchError(f"{shift.lists}: image {collection.items[row]} is listed for {phase}, but it is not "
+                                  "in that split. Name the lists' own: split = 'cocostuff_split_image_ids.npz'.")
+        kind = np.where(split == name, by_list, kind)
+        absent += sum(map(len, ids)) - int((by_list != "easy").sum())
+    odd = int((((kind == "hard_positive") & ~carried) | ((kind == "hard_negative") & carried)).sum())
+    notes += [f"{absent} listed images are not in the collection."] if absent else []
+    notes += [f"{odd} listed images have another label than their list says."] if odd else []
+    return Judged(yes_or_no(shift.label, carried), ce.domain if ce else np.where(kind == "easy", "easy", "hard"), kind,
+                  {**(ce.facts if ce else {}), "positive": shift.label,
+                   "criterion": {"name": f"published {shift.criterion}"}}, notes)
