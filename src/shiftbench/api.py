@@ -312,7 +312,7 @@ def embed(
                               "its folder.")
     rows = images.index(loaded.items)
     load_torch()
-    from shiftbench.training.features import embed as embed_items
+    from shiftbench.training.inputs import embed as embed_items
 
     embed_items(images, rows, backbone=model, size=size, folder=images.home, progress=progress)
     return images.home / "features"

@@ -10,7 +10,7 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.images.decode import content_hashes, images
-from shiftbench.models.weights import read_weights
+from shiftbench.models.net import read_weights
 from shiftbench.scoring.listing import read_bytes
 
 

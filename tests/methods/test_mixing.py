@@ -15,8 +15,8 @@ from shiftbench.methods import Batch, Task
 from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
 from shiftbench.methods.sagnet import recontented, restyled, style
 from shiftbench.models import build
+from shiftbench.models.image_nets import ByPlace
 from shiftbench.models.names import image_models
-from shiftbench.models.small import ByPlace
 from tests import toys
 from tests.toys import (
     check_a_pack,

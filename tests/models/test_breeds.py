@@ -12,9 +12,8 @@ from torch import nn
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods.presets import BREEDS_EPOCHS, BREEDS_RATES, breeds, preset_settings
 from shiftbench.models import MODELS, build
-from shiftbench.models.net import Dropout
+from shiftbench.models.net import Dropout, load_into
 from shiftbench.models.torchvision_nets import on_grid
-from shiftbench.models.weights import load_into
 from shiftbench.training.run import Run
 
 torch.set_num_threads(1)

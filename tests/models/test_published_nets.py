@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models import MODELS, build
-from shiftbench.models.weights import weights_digest
+from shiftbench.models.net import weights_digest
 from tests.models.test_texts import assert_close, steps, tokens
 
 # ------------------------------------------------------------------------------------------ the package transformers

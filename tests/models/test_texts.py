@@ -13,8 +13,8 @@ from shiftbench.data.target import Target, TokenTarget
 from shiftbench.methods import METHODS
 from shiftbench.methods.method import Batch, Task
 from shiftbench.models import MODELS, build
+from shiftbench.models.net import weights_digest
 from shiftbench.models.text_nets import BUCKETS, PAIRS, hashed_words, pairs
-from shiftbench.models.weights import weights_digest
 
 torch.set_num_threads(1)
 WORDS = ["text-bag", "text-transformer"]

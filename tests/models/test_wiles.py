@@ -11,9 +11,9 @@ from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.generative import BetaVAE, Decoder, Encoder
+from shiftbench.models.image_nets import HEADS, INNER, WIDTH, patch_of
 from shiftbench.models.names import image_models
 from shiftbench.models.net import LEVELS, MODELS, Dropout, build
-from shiftbench.models.vit import HEADS, INNER, WIDTH, patch_of
 
 torch.set_num_threads(1)
 WITH_MAPS = ["densenet121", "efficientnet-lite0", "resnet101", "resnet18", "resnet18-ms", "resnet34", "resnet50",

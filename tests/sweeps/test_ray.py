@@ -23,7 +23,7 @@ from shiftbench.sweeps.on_ray import run_packs, train_stored, work
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
 from shiftbench.sweeps.workers import WorkerOptions
-from shiftbench.training.features import embed
+from shiftbench.training.inputs import embed
 from tests.toys import toy_rows
 
 SETTINGS = {"model": "mlp", "features": "efficientnet-lite0@32", "batch_size": 16, "eval_every": 50}

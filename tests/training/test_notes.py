@@ -8,7 +8,7 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models import build
 from shiftbench.models.net import Nets
-from shiftbench.training.features import embed
+from shiftbench.training.inputs import embed
 from tests.toys import toy_rows
 
 FEATURES = "efficientnet-lite0@32"

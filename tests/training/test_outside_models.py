@@ -14,7 +14,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Texts
 from shiftbench.models import MODELS, build
 from shiftbench.models.names import CATALOGUE, Model
-from shiftbench.models.weights import read_weights, weights_digest
+from shiftbench.models.net import read_weights, weights_digest
 from shiftbench.models.wrapped import check_named, draws, name_object, with_own_pooling
 from shiftbench.sweeps.status import states
 from shiftbench.training.data import load
@@ -284,7 +284,7 @@ def test_a_model_of_the_user_takes_images_as_they_are(toy, tmp_path, monkeypatch
 
 def test_a_library_s_net_makes_cached_features(toy, tmp_path):
     """They are those of its own side and normalisation, and lie in a folder whose name any disk bears."""
-    from shiftbench.training.features import embed
+    from shiftbench.training.inputs import embed
 
     values = embed(toy[0], np.arange(3), TINY, 0, tmp_path, weights="none", device="cpu")
     net = build(TINY, 1, 160).eval()

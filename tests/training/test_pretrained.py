@@ -10,7 +10,7 @@ import torch
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.names import check_unseen, classes_in, seen_note
-from shiftbench.models.weights import write_weights
+from shiftbench.models.net import write_weights
 from tests.toys import FEATURES, fitted, toy_features, toy_rows, toy_run
 
 NONE = {"weights": "none", "features": ""}

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models import build
-from shiftbench.models.weights import read_weights, tensors_digest
+from shiftbench.models.net import read_weights, tensors_digest
 from shiftbench.training.folder import save_weights
 from shiftbench.training.loop import train
 from tests.toys import toy_rows, toy_run

@@ -56,7 +56,7 @@ class SagNet(Method):
         return 3
 
     def net(self, net: Net) -> Net:
-        from shiftbench.models.small import by_place
+        from shiftbench.models.image_nets import by_place
 
         return by_place(net)
 

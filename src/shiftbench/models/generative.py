@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.models.image_nets import PIXEL_HIDDEN, hidden_layers
 from shiftbench.models.names import CATALOGUE
 from shiftbench.models.net import Net, model
-from shiftbench.models.small import PIXEL_HIDDEN, hidden_layers
 
 # The β-VAE (appendix F.6): an encoder, its mirror image, and a net on the codes
 

@@ -56,10 +56,10 @@ _Graphs = Model("shiftbench.models.gin", "graphs", recordable=False)
 _Hub = Model("shiftbench.models.transformers_nets", "tokens", side=256, recordable=False, source=True)
 
 CATALOGUE: Registry[Model] = Registry({
-    "linear": Model("shiftbench.models.small", "features"),
-    "mlp": Model("shiftbench.models.small", "features"),
-    "small-cnn": Model("shiftbench.models.small", has_maps=True),
-    "pixel-mlp": Model("shiftbench.models.small", sized=True),
+    "linear": Model("shiftbench.models.image_nets", "features"),
+    "mlp": Model("shiftbench.models.image_nets", "features"),
+    "small-cnn": Model("shiftbench.models.image_nets", has_maps=True),
+    "pixel-mlp": Model("shiftbench.models.image_nets", sized=True),
     "resnet18": _ResNet,
     "resnet34": _ResNet,
     "resnet50": _ResNet,
@@ -68,8 +68,8 @@ CATALOGUE: Registry[Model] = Registry({
     "alexnet": Model("shiftbench.models.torchvision_nets", side=224),
     "vgg11": Model("shiftbench.models.torchvision_nets", side=224),
     "densenet121": Model("shiftbench.models.torchvision_nets", side=224, has_maps=True),
-    "efficientnet-lite0": Model("shiftbench.models.efficientnet_lite", side=224, has_maps=True),
-    "vit": Model("shiftbench.models.vit", has_maps=True, sized=True),
+    "efficientnet-lite0": Model("shiftbench.models.image_nets", side=224, has_maps=True),
+    "vit": Model("shiftbench.models.image_nets", has_maps=True, sized=True),
     "beta-vae": Model("shiftbench.models.generative"),
     "faster-rcnn": Model("shiftbench.models.detector", side=1024, recordable=False, own_loss=True),
     "faster-rcnn-small": Model("shiftbench.models.detector", recordable=False, own_loss=True),

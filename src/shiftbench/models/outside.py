@@ -18,9 +18,8 @@ from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.models.names import SYNSET, facts, library_of
-from shiftbench.models.net import Net
+from shiftbench.models.net import Net, read_weights
 from shiftbench.models.transformers_nets import Reader, Transformers, cut_texts, load_net, of_package
-from shiftbench.models.weights import read_weights
 from shiftbench.models.wrapped import Body, Triple, net_class, on_our_scale, own_class_of
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.models.net import Dropout, Net, model
+from shiftbench.models.net import Dropout, Net, Places, model
 
 # Nets as torchvision defines them: its scale of pixels, and its ImageNet weights, fetched once.
 
@@ -109,12 +109,6 @@ class DenseNet121(_Convs):
     def _body(self, convs: nn.Module, hidden: list[nn.Module]) -> nn.Module:
         return _Dense(self, convs)
 
-    def maps(self, x: Tensor) -> Tensor:
-        return self.features.maps(x)
-
-    def pool(self, maps: Tensor) -> Tensor:
-        return self.features.pool(maps)
-
 
 class _Layered(nn.Module):
     """Convolutions, the means of their maps on a grid of fixed size, and hidden layers with dropout."""
@@ -130,21 +124,15 @@ class _Layered(nn.Module):
         return self.hidden(on_grid(self.convs(x), self.grid).flatten(1))
 
 
-class _Dense(nn.Module):
+class _Dense(Places):
     def __init__(self, net: _Convs, convs: nn.Module) -> None:
         super().__init__()
         self.least, self.name = net.least, net.name
         self.convs = convs
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.pool(self.maps(x))
-
     def maps(self, x: Tensor) -> Tensor:
         _expect(min(x.shape[2:]), self.least, self.name)
         return F.relu(self.convs(x))
-
-    def pool(self, maps: Tensor) -> Tensor:
-        return maps.mean(dim=(2, 3))
 
 
 def on_grid(maps: Tensor, grid: int) -> Tensor:

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.models.net import Net, model, with_layers, with_own_dropout
+from shiftbench.models.net import SUFFIXES, Net, model, with_layers, with_own_dropout
 from shiftbench.models.text_nets import NextToken, repeatable, seen
-from shiftbench.models.weights import SUFFIXES
 
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 AT_ONCE = 4096

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.registry import function_of_file, loaded_plugins
 from shiftbench.models.names import OBJECT, Model, facts, library_of
-from shiftbench.models.net import Net, with_layers, with_own_dropout
+from shiftbench.models.net import Net, file_digest, weights_digest, with_layers, with_own_dropout
 from shiftbench.models.text_nets import hashed_words, repeatable
 from shiftbench.models.torchvision_nets import on_grid
-from shiftbench.models.weights import file_digest, weights_digest
 
 Builder = Callable[..., nn.Module]
 """n_classes -> module, or (n_classes, n_inputs) -> module; n_inputs as in `build` of models/net.py."""

@@ -20,17 +20,15 @@ from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment, standardised
 from shiftbench.images.decode import images
 from shiftbench.models.names import COLUMNS, SENTENCES, library_of
-from shiftbench.models.net import MODELS, Net, build
+from shiftbench.models.net import MODELS, Net, build, load_into, read_weights, weights_digest
 from shiftbench.models.outside import Outside, load
 from shiftbench.models.transformers_nets import of_package
-from shiftbench.models.weights import load_into, read_weights, weights_digest
 from shiftbench.models.wrapped import tensor_of
 from shiftbench.predicting.classifier import Classifier, Options, file_identity, read_arrays, read_pictures, read_texts
 from shiftbench.scoring.listing import read_run
 from shiftbench.training.device import choose_device, full_precision
-from shiftbench.training.features import embed
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run
-from shiftbench.training.inputs import size_of
+from shiftbench.training.inputs import embed, size_of
 from shiftbench.training.run import Run, split_features
 
 UNNAMED = re.compile(r"LABEL_\d+")

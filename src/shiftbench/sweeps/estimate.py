@@ -22,7 +22,7 @@ from shiftbench.scoring.listing import lines
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
 from shiftbench.sweeps.status import look
 from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
-from shiftbench.training.features import embed
+from shiftbench.training.inputs import embed
 from shiftbench.training.run import count_pools, items_per_batch, split_features
 
 FIRST = 4

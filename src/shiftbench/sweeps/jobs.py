@@ -149,7 +149,7 @@ def embed_missing(
     """Compute and cache missing features. Where that fails, the runs that need them fail by themselves."""
     for entry in needed_features(jobs):
         if len(entry.missing):
-            from shiftbench.training.features import embed
+            from shiftbench.training.inputs import embed
 
             backbone, size = split_features(entry.features)
             with suppress(ShiftBenchError):

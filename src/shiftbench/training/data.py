@@ -21,8 +21,7 @@ from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.metrics import own_metrics
 from shiftbench.scoring.scorer import Scorer, scorer
-from shiftbench.training.features import Report, Say
-from shiftbench.training.inputs import Ragged, inputs, size_of, truth_of
+from shiftbench.training.inputs import Ragged, Report, Say, inputs, size_of, truth_of
 from shiftbench.training.run import Run, pools_of
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}

@@ -25,7 +25,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.names import OBJECT, library_of
-from shiftbench.models.weights import file_digest, read_weights, tensors_digest, write_weights
+from shiftbench.models.net import file_digest, read_weights, tensors_digest, write_weights
 from shiftbench.models.wrapped import file_of
 from shiftbench.scoring.listing import lines
 from shiftbench.training.device import choose_device

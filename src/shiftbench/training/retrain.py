@@ -13,15 +13,14 @@ from shiftbench.core.files import read_json, scratch, write_json
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
-from shiftbench.models.net import MODELS, build
-from shiftbench.models.weights import load_into, read_weights
+from shiftbench.models.net import MODELS, build, load_into, read_weights
 from shiftbench.models.wrapped import check_named
 from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.data import Data, load
 from shiftbench.training.device import choose_device, one_thread
 from shiftbench.training.evaluate import evaluate
-from shiftbench.training.features import Report
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, save_weights, sign
+from shiftbench.training.inputs import Report
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 

@@ -8,9 +8,9 @@ import pytest
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.training.features import embed
+from shiftbench.training.inputs import embed
 
-module = sys.modules["shiftbench.training.features"]  # the function of the same name hides it
+module = sys.modules["shiftbench.training.inputs"]  # the function of the same name hides it
 
 
 @pytest.fixture
