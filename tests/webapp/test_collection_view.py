@@ -12,9 +12,8 @@ from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.webapp.coded_columns import coded
 from shiftbench.webapp.collection_view import warm
 from shiftbench.webapp.item_view import draw
-from shiftbench.webapp.memory import Memory
 from shiftbench.webapp.server import ANSWERS
-from shiftbench.webapp.shelf import Shelf
+from shiftbench.webapp.shelf import Memory, Shelf
 from shiftbench.webapp.studio import Query, Studio
 
 N = 600

@@ -13,9 +13,8 @@ from shiftbench.core.registry import register
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.shifts import SHIFTS
 from shiftbench.shifts.recipe import Recipe, Tables, to_text
-from shiftbench.webapp.design_view import design
+from shiftbench.webapp.design_view import build_recipe, design, save_recipe
 from shiftbench.webapp.forms import comments
-from shiftbench.webapp.recipes import build_recipe, save_recipe
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio
 

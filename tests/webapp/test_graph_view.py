@@ -13,8 +13,8 @@ import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.metagraph.graph import distance, distances, layout, mean_distance, to_json
 from shiftbench.metagraph.subsets import subset
+from shiftbench.webapp.design_view import build_recipe, save_recipe
 from shiftbench.webapp.graph_view import graph, samples, sides
-from shiftbench.webapp.recipes import build_recipe, save_recipe
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio, request

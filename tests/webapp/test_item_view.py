@@ -8,8 +8,9 @@ import pytest
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
-from shiftbench.webapp.item_view import SEALED, RunPredictions, row_of
+from shiftbench.webapp.item_view import SEALED, row_of
 from shiftbench.webapp.looks import sealed
+from shiftbench.webapp.outcomes import finished_runs
 from shiftbench.webapp.server import ANSWERS
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio
@@ -95,9 +96,8 @@ def test_runs_that_are_gone_are_not_asked(world, tmp_path):
     names = sorted(path.parent.name for path in (world / "runs").glob("*/done"))
     for name in names[:2]:
         (tmp_path / "runs" / name).symlink_to(world / "runs" / name)
-    runs = RunPredictions()
-    assert [run.folder.name for run in runs.finished(tmp_path / "runs")] == names[:2]
-    first = runs.finished(tmp_path / "runs")[1]
+    assert [run.folder.name for run in finished_runs(tmp_path / "runs")] == names[:2]
+    first = finished_runs(tmp_path / "runs")[1]
     (tmp_path / "runs" / names[0]).unlink()
-    assert runs.finished(tmp_path / "runs") == [first]
-    assert runs.finished(tmp_path / "runs")[0] is first
+    assert finished_runs(tmp_path / "runs") == [first]
+    assert finished_runs(tmp_path / "runs")[0] is first

@@ -64,15 +64,12 @@ def test_books_that_cannot_be_written_confirm_nothing(tmp_path):
 
 
 def test_sealed_items_are_a_fixed_share_whatever_else_is_there():
-    """About 30 % of ids; the same for an item alone, in any order and in wider strings; whole clusters if told."""
+    """About 30 % of ids; the same for an item alone, in any order and in wider strings."""
     held = sealed(ITEMS)
     assert abs(held.mean() - SHARE) < 4 * np.sqrt(SHARE * (1 - SHARE) / len(ITEMS))
     order = np.random.default_rng(0).permutation(len(ITEMS))
     assert np.array_equal(sealed(ITEMS[order].astype("U80")), held[order])
     assert [bool(sealed(ITEMS[row:row + 1])[0]) for row in range(50)] == held[:50].tolist()
-    cluster = np.asarray([f"video {row // 10}" for row in range(len(ITEMS))])
-    by_cluster = sealed(ITEMS, cluster).reshape(-1, 10)
-    assert (by_cluster.all(axis=1) | ~by_cluster.any(axis=1)).all()
     assert len(np.unique(codes_of(ITEMS))) == len(ITEMS)
     assert sealed(ITEMS[:0]).shape == (0,)
 
@@ -118,15 +115,6 @@ def test_the_same_items_under_another_name_are_not_confirmed_again():
     books = Books()
     assert books.confirm("run", [predicate("a")], ITEMS, inside, wrong).confirmed
     assert books.confirm("run", [predicate("b")], ITEMS, inside, wrong).p == pytest.approx(1)
-
-
-def test_clusters_that_err_together_are_not_many_items():
-    """Where one video has all errors, items would say that its kind is worse, and clusters that it is one video."""
-    cluster = np.repeat([f"video {number}" for number in range(30)], 50)
-    kept = np.unique(cluster[sealed(ITEMS, cluster)])
-    inside, wrong = np.isin(cluster, kept[:3]), cluster == kept[0]
-    assert Books().confirm("run", [predicate("a")], ITEMS, inside, wrong).confirmed
-    assert not Books().confirm("run", [predicate("a")], ITEMS, inside, wrong, cluster).confirmed
 
 
 def test_nothing_to_compare_is_refused_and_costs_nothing():

@@ -29,7 +29,7 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.files import read_json
 from shiftbench.core.rng import child
 from shiftbench.data.collection import MARKER, Collection
-from shiftbench.webapp.memory import Memory
+from shiftbench.webapp.shelf import Memory
 
 Codes = npt.NDArray[np.int32]
 FEW = 20

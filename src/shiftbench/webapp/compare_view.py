@@ -13,7 +13,6 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import SPLITS, Benchmark
-from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import RUN, Measure, Scores
 from shiftbench.reporting.comparison import (
@@ -39,6 +38,7 @@ from shiftbench.scoring.runs import flat, read_chosen
 from shiftbench.scoring.select import DEFAULT, RULES, Choice, Runs, select
 from shiftbench.sweeps.status import summary
 from shiftbench.webapp.item_view import opened, pictures
+from shiftbench.webapp.looks import sealed
 from shiftbench.webapp.scored_sources import Scored, Unscored, scored
 from shiftbench.webapp.shelf import Thing
 from shiftbench.webapp.studio import Answer, Query, Studio, request
@@ -321,8 +321,8 @@ def _items(studio: Studio, benchmark: Benchmark, predictions: Sequence[Predictio
         if group in benchmark.names[column]:
             rows = rows[getattr(benchmark, column)[rows] == benchmark.names[column].index(group)]
             break
-    sealed = studio.books.sealed(benchmark.items[rows])
-    n, rows = len(rows), rows[~sealed]
+    hidden = sealed(benchmark.items[rows])
+    n, rows = len(rows), rows[~hidden]
     asked, wrong, votes = _outcomes(benchmark, rows, predictions)
     masks = {"wrong": wrong == asked, "mixed": (wrong > 0) & (wrong < asked), "right": wrong == 0}
     outcome = query.text("outcome") if query.text("outcome") in masks else "wrong" if masks["wrong"].any() else "mixed"
@@ -330,7 +330,7 @@ def _items(studio: Studio, benchmark: Benchmark, predictions: Sequence[Predictio
     page = query.whole("page", 0, high=max(0, (len(chosen) - 1) // ITEMS))
     page_rows = chosen[page * ITEMS:(page + 1) * ITEMS]
     on, collection_rows = _collection(studio, benchmark, benchmark.items[rows[page_rows]])
-    return {"also": pictures(studio, on, collection_rows), "n": n, "sealed": int(sealed.sum()), "outcome": outcome,
+    return {"also": pictures(studio, on, collection_rows), "n": n, "sealed": int(hidden.sum()), "outcome": outcome,
             "on": on, "page": page,
             "pages": max(1, math.ceil(len(chosen) / ITEMS)), "total": len(chosen),
             "counts": {name: int((mask & (asked > 0)).sum()) for name, mask in masks.items()},
@@ -366,10 +366,8 @@ def _entry(benchmark: Benchmark, row: int, collection_row: int, wrong: int, aske
 def _collection(studio: Studio, benchmark: Benchmark, items: Strs) -> tuple[str, list[int]]:
     """The collection on the shelf that holds the items, and their rows in it; "" if it is not there."""
     digest = (benchmark.card.get("collection") or {}).get("digest")
-    for thing in studio.shelf.things("collection"):
-        if digest and read_json(thing.path / COLLECTION).get("digest") == digest:
-            return thing.id, studio.shelf.collection(thing.id).index(items).tolist()
-    return "", [-1] * len(items)
+    on = next((thing.id for thing, own in studio.shelf.digests("collection") if own == digest), "")
+    return on, studio.shelf.collection(on).index(items).tolist() if on else [-1] * len(items)
 
 
 ANSWERS: dict[str, Answer] = {"compare": compare, "figures": figures, "cell": cell}

@@ -13,7 +13,7 @@ from shiftbench.metagraph.graph import MetaGraph, distance, distances, heaviest,
 from shiftbench.metagraph.picture import DRAWN, sample_rows
 from shiftbench.metagraph.subsets import SUBJECT, parse_subset, subset, subset_name
 from shiftbench.shifts.shift import ambiguous, differences
-from shiftbench.webapp import recipes
+from shiftbench.webapp.design_view import BY_HAND, commands_of, first_collection, outcome
 from shiftbench.webapp.forms import Form, class_tags, label_values
 from shiftbench.webapp.item_view import opened, pictures
 from shiftbench.webapp.studio import Answer, Query, Studio, request
@@ -43,7 +43,7 @@ class Terms(NamedTuple):
         kinds = tuple(query.names("kinds")) if "kinds" in query else (
             ("object",) if "object" in collection.tags.kinds else ())
         cls = query.text("cls") or next(iter(class_tags(studio, collection)), "")
-        return Terms(recipes.first_collection(studio, query), cls, query.number("threshold", 0.1),
+        return Terms(first_collection(studio, query), cls, query.number("threshold", 0.1),
                      query.whole("min_size", 25, low=1), kinds)
 
     @property
@@ -72,7 +72,7 @@ def laid_out(studio: Studio, collection: Collection, terms: Terms) -> Laid:
 
 def graph(studio: Studio, query: Query) -> Mapping[str, Any]:
     """Subsets with size, community and position; overlaps as edges, strongest first."""
-    on = recipes.first_collection(studio, query)
+    on = first_collection(studio, query)
     collection = studio.shelf.collection(on)
     terms = Terms.of(studio, query, collection)
     class_sizes = class_tags(studio, collection)
@@ -148,7 +148,7 @@ def _command(studio: Studio, terms: Terms, origin: str = "") -> str:
 
 def sides(studio: Studio, query: Query) -> Mapping[str, Any]:
     """Subsets put into train and test: their distances, items, leakage and tags, and what the recipe builds."""
-    collection = studio.shelf.collection(recipes.first_collection(studio, query))
+    collection = studio.shelf.collection(first_collection(studio, query))
     terms = Terms.of(studio, query, collection)
     train, test = (_by_class(query.names(side)) for side in ("train", "test"))
     origin = test.get(terms.cls) or ([query.text("at")] if query.text("at") else [])
@@ -184,12 +184,9 @@ def _together(
         if len(on_train) and len(on_test) else [],
         "settings": settings, "seed": query.whole("seed", 0),
     }
-    try:
-        recipe = recipes.plan(terms.on, "subset", settings, {}, query.whole("seed", 0))
-    except ShiftBenchError as problem:
-        return {**facts, "built": {"problem": str(problem)}, "recipe": ""}
-    return {**facts, "built": recipes.outcome(collection, recipe), "recipe": recipes.text(studio, recipe),
-            "commands": recipes.commands_of("my-subsets")}
+    built, recipe = outcome(studio, terms.on, BY_HAND, settings, {}, query.whole("seed", 0))
+    facts |= {"built": built, "recipe": recipe}
+    return facts | ({"commands": commands_of("my-subsets")} if recipe else {})
 
 
 def _side(
@@ -240,4 +237,3 @@ def samples(studio: Studio, query: Query) -> Mapping[str, Any]:
 
 
 ANSWERS: dict[str, Answer] = {"graph": graph, "sides": sides, "samples": samples}
-ACTIONS = recipes.ACTIONS

@@ -15,17 +15,13 @@ import pyarrow.parquet as pq
 from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json, read_toml, write_json
-from shiftbench.data.benchmark import MARKER as BENCHMARK
-from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.scores import RUN
 from shiftbench.sweeps.status import summary
 from shiftbench.webapp.page_files import VIEWS
 from shiftbench.webapp.runs_view import states_of
-from shiftbench.webapp.shelf import Thing
+from shiftbench.webapp.shelf import MARKERS, Thing
 from shiftbench.webapp.studio import Action, Answer, Query, Studio
 
-MARKERS = {"collection": COLLECTION, "benchmark": BENCHMARK}
-"""The file that describes a folder; other things are files themselves."""
 FOLDER, FORMAT = "views", "shiftbench view"
 LONGEST, LONGEST_ROUTE = 80, 20_000
 """Characters of the name of a saved view, and of its address."""

@@ -4,9 +4,8 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +24,12 @@ from shiftbench.data.image_files import untrusted
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import label_of
 from shiftbench.images.decode import open_image
-from shiftbench.scoring.listing import Finished, names_in, runs_in
+from shiftbench.scoring.listing import Finished
 from shiftbench.scoring.reading import Reader
 from shiftbench.webapp.coded_columns import coded
-from shiftbench.webapp.memory import Memory
+from shiftbench.webapp.looks import sealed
+from shiftbench.webapp.outcomes import finished_runs
+from shiftbench.webapp.shelf import Memory
 from shiftbench.webapp.studio import Answer, Content, Query, Studio, request
 
 SIDES = (128, 512)
@@ -44,6 +45,7 @@ ROOM = 64 << 20
 """Bytes of predicted classes that are kept."""
 SEALED = "This item is sealed: findings are confirmed on it. What models predict for it is not shown."
 THUMBNAILS = Memory(THUMBNAIL_ROOM, len)
+CLASSES = Memory(ROOM, lambda codes: int(codes.nbytes), alone=True)
 
 
 def item(studio: Studio, query: Query) -> Mapping[str, Any]:
@@ -57,7 +59,7 @@ def item(studio: Studio, query: Query) -> Mapping[str, Any]:
     return {"row": row, "id": id, "version": coded(collection).digest[:12], "pictures": not why,
             "why": "" if collection.pixels is None else why, "alt": texts[0] if texts else f"the image of {id}",
             "texts": texts, "factors": factors, "tags": _tags(collection, row),
-            "sealed": SEALED if is_sealed(studio, collection, row) else "",
+            "sealed": SEALED if is_sealed(collection, row) else "",
             "benchmarks": [members.of(row) for members in benchmarks_of(studio, collection, row)],
             "command": studio.command("item", on=query.text("on"), id=id)}
 
@@ -233,16 +235,16 @@ def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
     collection = studio.shelf.collection(query.text("on"))
     row = row_of(collection, query)
     command = studio.command("predicted", on=query.text("on"), id=str(collection.items[row]))
-    if is_sealed(studio, collection, row):
+    if is_sealed(collection, row):
         return {"methods": [], "note": SEALED, "command": command}
     holding = {members.digest: members for members in benchmarks_of(studio, collection, row)}
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     notes = []
     for folder in studio.shelf.things("runs"):
-        runs = [run for run in RUNS.finished(folder.path) if run.benchmark["digest"] in holding]
+        runs = [run for run in finished_runs(folder.path) if run.benchmark["digest"] in holding]
         if len(runs) > MOST_RUNS:
             notes.append(f"{folder.id} has {len(runs):,} runs on these benchmarks; the first {MOST_RUNS:,} are shown.")
-        for run, says in RUNS.say(studio, runs[:MOST_RUNS], holding, row):
+        for run, says in said(studio, runs[:MOST_RUNS], holding, row):
             members = holding[run.benchmark["digest"]]
             truth = members.of(row)["label"] if members.has_classes else None
             method = label_of(run.settings)
@@ -255,9 +257,9 @@ def predicted(studio: Studio, query: Query) -> Mapping[str, Any]:
             "command": command}
 
 
-def is_sealed(studio: Studio, collection: Collection, row: int) -> bool:
+def is_sealed(collection: Collection, row: int) -> bool:
     """Whether predictions for an item stay hidden, since findings are confirmed on it."""
-    return bool(studio.books.sealed(collection.items[row:row + 1])[0])
+    return bool(sealed(collection.items[row:row + 1])[0])
 
 
 def _summed(line: dict[str, Any]) -> dict[str, Any]:
@@ -266,53 +268,28 @@ def _summed(line: dict[str, Any]) -> dict[str, Any]:
             "says": [{"name": name, "n": n} for name, n in times.most_common(5)]}
 
 
-class RunPredictions:
-    """The predicted classes of runs, read when an item is opened; a limited number of bytes is kept."""
-
-    def __init__(self, room: int = ROOM) -> None:
-        self._runs: dict[Path, dict[str, Finished]] = {}
-        self._classes = Memory(room, lambda codes: int(codes.nbytes), alone=True)
-        self._lock = RLock()
-
-    def finished(self, folder: Path) -> list[Finished]:
-        """The finished runs of a folder; each run.json is read once."""
-        with self._lock:
-            names = names_in(folder).done
-            cached = self._runs.get(folder, {})
-            new = set(names) - set(cached)
-            fresh = runs_in(folder, new, left_out={})[0] if new else []
-            runs = cached | {run.folder.name: run for run in fresh}
-            self._runs[folder] = {name: runs[name] for name in names if name in runs}
-            return list(self._runs[folder].values())
-
-    def say(
-        self, studio: Studio, runs: Sequence[Finished], holding: Mapping[str, Members], item: int
-    ) -> Iterator[tuple[Finished, str]]:
-        """What runs predict for an item, as text; runs that do not predict it or cannot be read are left out."""
-        readers: dict[str, Reader] = {}
-        for run in runs:
-            members = holding[run.benchmark["digest"]]
-
-            def reader(members: Members = members) -> Reader:
-                if members.digest not in readers:
-                    readers[members.digest] = Reader(studio.shelf.benchmark(members.id))
-                return readers[members.digest]
-
-            with suppress(ShiftBenchError, OSError):
-                says = self._prediction_text(run, members, reader, int(members.row[item]))
-                if says:
-                    yield run, says
-
-    def _prediction_text(self, run: Finished, members: Members, reader: Callable[[], Reader], row: int) -> str:
-        if not members.has_classes:
-            return _numbers(run, reader().benchmark, row)
-        codes = self._classes.get((run.folder, run.files.get(PREDICTIONS, "")), lambda: _classes(run, reader()))
-        return members.names["label"][int(codes[row])] if codes[row] >= 0 else ""
+def said(
+    studio: Studio, runs: Sequence[Finished], holding: Mapping[str, Members], item: int
+) -> Iterator[tuple[Finished, str]]:
+    """What runs predict for an item, as text; runs that do not predict it or cannot be read are left out."""
+    reader = cache(lambda id: Reader(studio.shelf.benchmark(id)))
+    for run in runs:
+        members = holding[run.benchmark["digest"]]
+        row = int(members.row[item])
+        with suppress(ShiftBenchError, OSError):
+            if members.has_classes:
+                codes = CLASSES.get((run.folder, run.files.get(PREDICTIONS, "")),
+                                    partial(_classes, run, reader, members.id))
+                says = members.names["label"][int(codes[row])] if codes[row] >= 0 else ""
+            else:
+                says = _numbers(run, studio.shelf.benchmark(members.id), row)
+            if says:
+                yield run, says
 
 
-def _classes(run: Finished, reader: Reader) -> npt.NDArray[np.int32]:
+def _classes(run: Finished, reader: Callable[[str], Reader], id: str) -> npt.NDArray[np.int32]:
     """The predicted class of each row of the benchmark, -1 where there is none."""
-    scores, order = reader.read(run.folder / PREDICTIONS, run.files.get(PREDICTIONS, ""))
+    scores, order = reader(id).read(run.folder / PREDICTIONS, run.files.get(PREDICTIONS, ""))
     return np.where(order.row >= 0, scores.argmax(axis=0)[order.row], -1).astype(np.int32)
 
 
@@ -324,7 +301,5 @@ def _numbers(run: Finished, benchmark: Benchmark, row: int) -> str:
     rows = np.flatnonzero(predictions.item == benchmark.items[row])
     return ", ".join(f"{value:.4g}" for value in predictions.scores[rows[0]]) if len(rows) else ""
 
-
-RUNS = RunPredictions()
 
 ANSWERS: dict[str, Answer] = {"look": look, "thumbnail": thumbnail, "item": item, "predicted": predicted}

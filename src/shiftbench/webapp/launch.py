@@ -110,7 +110,7 @@ def start(
 def page(folders: Sequence[Path | str], view: str) -> Page:
     """One view of the things below some folders, with its answers and without a server."""
     with _installed():
-        from shiftbench.webapp.saved_page import saved_page
+        from shiftbench.webapp.server import saved_page
 
     return Page(saved_page(Studio(Shelf(folders)), view))
 
@@ -121,7 +121,7 @@ def answer(folders: Sequence[Path | str], request: str) -> Mapping[str, Any]:
     It counts as a look, as on the page.
     """
     with _installed():
-        from shiftbench.webapp.saved_page import answer_to
+        from shiftbench.webapp.server import answer_to
 
     facts = answer_to(Studio(Shelf(folders)), request)
     if isinstance(facts, Content):

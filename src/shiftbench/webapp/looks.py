@@ -22,9 +22,6 @@ practice some do: tables of scores count every item, so that whoever takes a con
 is not covered by the proof. An audit of all items shows many contexts at once: after it nothing of its run can be
 confirmed (`failures_view`). Spending α / (L (L + 1)) would be as safe and harsher for the first test: at 50 looks
 5 % / 2550 instead of 5 % / 100.
-
-Where items come in clusters, whole clusters are sealed, and p is no lower than that of `contrasts.OneSided`, which
-takes clusters as units.
 """
 
 import base64
@@ -44,10 +41,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.auditing.contrasts import DRAWS, OneSided, compare, fisher_within
+from shiftbench.auditing.contrasts import compare, fisher_within
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.arrays import Bools, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.rng import uniform
 from shiftbench.data.image_files import trust_file
@@ -57,8 +54,6 @@ ALPHA = 0.05
 SHARE = 0.3
 """Of the items, sealed."""
 FILE = ".shiftbench-looks.jsonl"
-MOST = 100_000
-"""Permutations of clusters."""
 LONGEST = 4000
 """Letters of a look's facts that are kept; of longer facts only the digest is kept."""
 
@@ -78,12 +73,11 @@ def codes_of(names: Strs) -> Codes:
     return codes
 
 
-def sealed(items: Strs, cluster: Strs | None = None) -> Bools:
-    """Which items are sealed: chosen by a hash of their ids, or of their clusters, so that it never changes."""
-    names = items if cluster is None else cluster
-    if not len(names):
+def sealed(items: Strs) -> Bools:
+    """Which items are sealed: chosen by a hash of their ids, so that it never changes."""
+    if not len(items):
         return np.zeros(0, np.bool_)
-    return np.asarray(uniform(0, "sealed items", codes_of(names).view(np.int64)) < SHARE, np.bool_)
+    return np.asarray(uniform(0, "sealed items", codes_of(items).view(np.int64)) < SHARE, np.bool_)
 
 
 def open_items(items: Items) -> Items:
@@ -185,10 +179,6 @@ class Books:
         users_file = trust_file().parent / "looks" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}.jsonl"
         return Books((folder / FILE, users_file) if edit else (users_file, folder / FILE))
 
-    def sealed(self, items: Strs, cluster: Strs | None = None) -> Bools:
-        """Which items are sealed."""
-        return sealed(items, cluster)
-
     def look(self, subject: str, facts: Mapping[str, Any]) -> int:
         """Count a look at a subject (data and model) in a state, once. Returns the number of all looks so far."""
         key = key_of(subject, facts)
@@ -221,18 +211,17 @@ class Books:
             return self._tests.get(_finding_key(subject, members))
 
     def confirm(
-        self, subject: str, members: Sequence[Predicate], items: Strs, inside: Bools, wrong: Bools,
-        cluster: Strs | None = None,
+        self, subject: str, members: Sequence[Predicate], items: Strs, inside: Bools, wrong: Bools
     ) -> Confirmation:
         """Test on the sealed ones of these items, for good, whether those inside are wrong more often.
 
         The same finding is not tested again: the first result is returned.
         """
         key = _finding_key(subject, members)
-        sealed = self.sealed(items, cluster)
-        count = int(np.count_nonzero(inside & sealed))
-        if not members or not 0 < count < np.count_nonzero(sealed):
-            raise ShiftBenchError(f"{count:,} of the {np.count_nonzero(sealed):,} sealed items are in this context, so "
+        closed = sealed(items)
+        count = int(np.count_nonzero(inside & closed))
+        if not members or not 0 < count < np.count_nonzero(closed):
+            raise ShiftBenchError(f"{count:,} of the {np.count_nonzero(closed):,} sealed items are in this context, so "
                                   "there is nothing to compare. Choose another filter.")
         with self._lock, self._locked():
             if self._why_unwritable:
@@ -240,25 +229,19 @@ class Books:
                                       "test cannot be limited to once and is not made.")
             if key not in self._tests:
                 self._enter_look(key_of(subject, {"confirm": key}), subject, {"confirm": key})
-                groups = None if cluster is None else np.unique(cluster[sealed], return_inverse=True)[1]
-                codes = codes_of(items[sealed])
-                test = self._test(subject, tuple(members), codes, inside[sealed], wrong[sealed], groups)
+                test = self._test(subject, tuple(members), codes_of(items[closed]), inside[closed], wrong[closed])
                 self._append({"test": key, **asdict(test), "members": [member.facts() for member in members]})
                 self._tests[key] = test
             return self._tests[key]
 
     def _test(
-        self, subject: str, members: tuple[Predicate, ...], codes: Codes, inside: Bools, wrong: Bools,
-        cluster: Ints | None,
+        self, subject: str, members: tuple[Predicate, ...], codes: Codes, inside: Bools, wrong: Bools
     ) -> Confirmation:
         looks, number = len(self._looks), len(self._tests) + 1
         alpha = level(looks, number)
         p = fisher_within(wrong, inside, _strata(codes, list(self._tests.values())))
-        loss: Floats = wrong.astype(np.float64)
-        if cluster is not None:
-            p = max(p, OneSided(loss, cluster, worse=True, draws=max(DRAWS, min(int(2 / alpha), MOST))).p(inside))
         weights = inside.astype(np.float64)
-        contrast = compare(loss, weights, 1 - weights, alpha, cluster=cluster, plain=cluster is None)
+        contrast = compare(wrong.astype(np.float64), weights, 1 - weights, alpha, plain=True)
         low = max(contrast.difference.low, 0.0) if p <= alpha else contrast.difference.low
         return Confirmation(
             subject, members, number, looks, alpha, p, int(inside.sum()), int((~inside).sum()), *contrast.inside,

@@ -4,9 +4,8 @@ A run is named by the id of its folder of runs and its own name, with a slash be
 names it by its folder.
 """
 
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +16,7 @@ from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.arrays import Bools, Floats, Ints, read_array
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER, Benchmark
-from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import label_of
@@ -119,11 +116,8 @@ def _predictions(run: Finished, benchmark: Benchmark) -> Predictions:
 def collection_id(studio: Studio, collection: Collection) -> str:
     """The id of a collection: that of its folder, else of an equal collection; "" if it is not on the shelf."""
     first = "" if collection.home is None else studio.shelf.id_of("collection", collection.home)
-    for thing in () if first else studio.shelf.things("collection"):
-        with suppress(ShiftBenchError, KeyError, TypeError):
-            if read_json(thing.path / COLLECTION)["digest"] == collection.digest:
-                return thing.id
-    return first
+    equal = (thing.id for thing, digest in studio.shelf.digests("collection") if digest == collection.digest)
+    return first or next(equal, "")
 
 
 # Runs by name
@@ -153,18 +147,25 @@ def benchmark_of(studio: Studio, run: Finished) -> str:
 
 def listed_runs(studio: Studio) -> list[tuple[str, str, str]]:
     """Every finished run: its name, the digest of its benchmark, and a description."""
-    entries = []
-    for thing in studio.shelf.things("runs"):
-        names = tuple(names_in(thing.path).done)
-        runs = studio.once(("runs", thing.path, names), partial(_finished, thing.path))
-        entries += [(f"{thing.id}/{run.folder.name}", str(run.benchmark["digest"]),
-                     f"{run.benchmark['name']}: {label_of(run.settings)}, {run.model}, seed {run.head['seed']}")
-                    for run in runs]
+    entries = [(f"{thing.id}/{run.folder.name}", str(run.benchmark["digest"]),
+                f"{run.benchmark['name']}: {label_of(run.settings)}, {run.model}, seed {run.head['seed']}")
+               for thing in studio.shelf.things("runs") for run in finished_runs(thing.path)]
     return sorted(entries, key=lambda entry: entry[2])
 
 
-def _finished(folder: Path) -> list[Finished]:
-    return runs_in(folder, left_out={})[0]
+_FINISHED: dict[Path, dict[str, Finished]] = {}
+_LOCK = RLock()
+
+
+def finished_runs(folder: Path) -> list[Finished]:
+    """The finished runs of a folder; each run.json is read once."""
+    with _LOCK:
+        names = names_in(folder).done
+        kept = _FINISHED.get(folder, {})
+        new = set(names) - set(kept)
+        kept = kept | {run.folder.name: run for run in (runs_in(folder, new, left_out={})[0] if new else [])}
+        _FINISHED[folder] = {name: kept[name] for name in names if name in kept}
+        return list(_FINISHED[folder].values())
 
 
 # The embedding map

@@ -23,7 +23,7 @@ from shiftbench.core.files import read_toml
 from shiftbench.scoring.listing import LOG, lines, points, written
 from shiftbench.scoring.runs import flat, telling
 from shiftbench.sweeps.status import STATES, Status, describe, described, facts_and_last, states, summary
-from shiftbench.webapp.memory import Memory
+from shiftbench.webapp.shelf import Memory
 from shiftbench.webapp.studio import Answer, Query, Studio, request
 
 PAGE = 50

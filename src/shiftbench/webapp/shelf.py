@@ -6,24 +6,27 @@ the folder: no path from a URL is ever opened.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from shiftbench.auditing.findings import FORMAT as AUDIT
 from shiftbench.auditing.findings import Audit
 from shiftbench.core.errors import ShiftBenchError, printable, unknown
+from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER as COLLECTION
 from shiftbench.data.collection import Collection
-from shiftbench.data.scores import VERSION_KEY, Scores
+from shiftbench.data.scores import VERSION_KEY
 from shiftbench.sweeps.status import MARKS
-from shiftbench.webapp.memory import Memory
 
 T = TypeVar("T")
 
+MARKERS = {"collection": COLLECTION, "benchmark": BENCHMARK}
+"""The file that describes a folder; other things are files themselves."""
 DEEPEST = 5
 """Levels of folders that are searched below the one that was named."""
 MOST = 100_000
@@ -34,6 +37,47 @@ KEPT = 4
 """Collections, benchmarks and audits that stay loaded, of each kind."""
 SNIFFED = 4096
 """Bytes that tell an audit or a recipe from another file."""
+
+
+class Memory:
+    """Values by key. When they need more than `room`, the least recently used are dropped.
+
+    The room is a number of values or, with a `size`, of bytes. With `alone`, a value that two requests
+    ask for together is computed once; otherwise both may compute it, and neither waits.
+    """
+
+    def __init__(self, room: int, size: Callable[[Any], int] = lambda value: 1, *, alone: bool = False) -> None:
+        self.room, self.used = room, 0
+        self._size, self._alone = size, alone
+        self._values: dict[Hashable, tuple[Hashable, Any]] = {}
+        self._lock = RLock()
+
+    def get(self, key: Hashable, compute: Callable[[], T], stamp: Hashable = None) -> T:
+        """The value under a key, computed if it is not there or was computed under another `stamp`."""
+        with self._lock:
+            if key in self._values and self._values[key][0] == stamp:
+                self._values[key] = self._values.pop(key)  # the most recently used goes last
+                return self._values[key][1]  # type: ignore[no-any-return]
+            if self._alone:
+                return self._keep(key, stamp, compute())
+        value = compute()
+        with self._lock:
+            return self._keep(key, stamp, value)
+
+    def forget(self) -> None:
+        """Compute everything anew from now on."""
+        with self._lock:
+            self._values.clear()
+            self.used = 0
+
+    def _keep(self, key: Hashable, stamp: Hashable, value: T) -> T:
+        if key in self._values:
+            self.used -= self._size(self._values.pop(key)[1])
+        self._values[key] = (stamp, value)
+        self.used += self._size(value)
+        while self.used > self.room and len(self._values) > 1:
+            self.used -= self._size(self._values.pop(next(iter(self._values)))[1])
+        return value
 
 
 class Thing(NamedTuple):
@@ -54,7 +98,7 @@ class Shelf:
                 raise ShiftBenchError(f"{folder}: is no folder. Name one that holds collections, benchmarks or runs.")
         self._lock = RLock()
         self._listing: tuple[float, dict[tuple[str, str], Thing], str] = (-FRESH, {}, "")
-        self._loaded = {kind: Memory(KEPT, alone=True) for kind in ("collection", "benchmark", "scores", "audit")}
+        self._loaded = {kind: Memory(KEPT, alone=True) for kind in ("collection", "benchmark", "audit")}
 
     def things(self, kind: str = "") -> list[Thing]:
         """The things of one kind, or of all kinds, by id."""
@@ -79,16 +123,13 @@ class Shelf:
         return thing
 
     def collection(self, id: str) -> Collection:
-        return self._load("collection", id, COLLECTION, Collection.load)
+        return self._load("collection", id, Collection.load)
 
     def benchmark(self, id: str) -> Benchmark:
-        return self._load("benchmark", id, BENCHMARK, Benchmark.load)
-
-    def scores(self, id: str) -> Scores:
-        return self._load("scores", id, "", Scores.load)
+        return self._load("benchmark", id, Benchmark.load)
 
     def audit(self, id: str) -> Audit:
-        return self._load("audit", id, "", Audit.load)
+        return self._load("audit", id, Audit.load)
 
     def runs(self, id: str) -> Path:
         """A folder of runs."""
@@ -98,6 +139,12 @@ class Shelf:
         """The id of the thing at a path, "" if it is not on the shelf: a benchmark's collection, a run's benchmark."""
         resolved = Path(path).resolve()
         return next((thing.id for thing in self.things(kind) if thing.path == resolved), "")
+
+    def digests(self, kind: str) -> Iterator[tuple[Thing, str]]:
+        """The collections, or benchmarks, that can be read, with their digests."""
+        for thing in self.things(kind):
+            with suppress(ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
+                yield thing, str(read_json(thing.path / MARKERS[kind])["digest"])
 
     def _list(self) -> dict[tuple[str, str], Thing]:
         with self._lock:
@@ -113,9 +160,9 @@ class Shelf:
                 self._listing = (time.monotonic(), {(thing.kind, thing.id): thing for thing in things}, note)
             return self._listing[1]
 
-    def _load(self, kind: str, id: str, marker: str, load: Callable[[Path], T]) -> T:
+    def _load(self, kind: str, id: str, load: Callable[[Path], T]) -> T:
         thing = self.find(kind, id)
-        facts = os.stat(thing.path / marker if marker else thing.path)
+        facts = os.stat(thing.path / MARKERS.get(kind, ""))
         return self._loaded[kind].get(id, lambda: load(thing.path), (facts.st_mtime_ns, facts.st_size, facts.st_ino))
 
 

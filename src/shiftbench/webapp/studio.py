@@ -13,8 +13,7 @@ import msgspec
 from shiftbench.auditing.predicates import Predicate
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.looks import Books
-from shiftbench.webapp.memory import Memory
-from shiftbench.webapp.shelf import Shelf
+from shiftbench.webapp.shelf import Memory, Shelf
 
 T = TypeVar("T")
 
