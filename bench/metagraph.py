@@ -18,7 +18,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.rng import child
-from shiftbench.metagraph.catalogue import (
+from shiftbench.metagraph.counting import (
     Edges,
     add_sizes,
     counting_order,

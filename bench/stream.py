@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.files import write_json
 from shiftbench.core.rng import child
 from shiftbench.data.collection import FORMAT, MARKER
-from shiftbench.metagraph.stream import streamed
+from shiftbench.metagraph.catalogue import streamed
 
 PIECE = 50_000  # items written at a time
 THEMES = 20

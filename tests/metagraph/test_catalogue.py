@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags
-from shiftbench.metagraph import catalogue as counting
-from shiftbench.metagraph.catalogue import (
+from shiftbench.metagraph import counting
+from shiftbench.metagraph.counting import (
     add_meetings,
     add_sizes,
     counting_order,

@@ -17,9 +17,17 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.metagraph.catalogue import Catalogue, Terms, catalogue
+from shiftbench.metagraph.catalogue import (
+    Catalogue,
+    Piece,
+    Source,
+    Terms,
+    batches,
+    catalogue,
+    overview,
+    streamed,
+)
 from shiftbench.metagraph.graph import meta_graph
-from shiftbench.metagraph.stream import Piece, Source, batches, overview, streamed
 from shiftbench.metagraph.subsets import spell
 from shiftbench.metagraph.subsets import vocabulary as words
 from tests.metagraph.test_subsets import tagged

@@ -17,7 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from shiftbench.core.arrays import Floats, Ints, Values
-from shiftbench.metagraph.kernels import compiled
+from shiftbench.metagraph.counting import compiled
 
 Bits = npt.NDArray[np.uint64]
 Task = TypeVar("Task")

@@ -99,8 +99,7 @@ def _overview(
     out: Path | None, json: bool,
 ) -> None:
     """All classes: the paper's summary and a line for each class."""
-    from shiftbench.metagraph.catalogue import Terms
-    from shiftbench.metagraph.stream import overview
+    from shiftbench.metagraph.catalogue import Terms, overview
 
     facts = overview(collection, Terms(kinds=kinds, min_size=min_size, threshold=threshold), engine=engine)
     if not _written(facts, out, json):

@@ -1,31 +1,51 @@
 """All classes of a collection at once: every candidate subset and every edge, in one pass over the items.
 
 MetaShift keeps subsets of at least 25 items and classes of more than 5 subsets; on Visual Genome that made 12,868
-subsets of 410 classes. `stream` counts a collection on disk with the same functions, chunk by chunk. One class alone
-is counted in `graph`, which needs no compiled loops and so no import of numba.
+subsets of 410 classes. One class alone is counted in `graph`, which needs no compiled loops and so no import of numba.
+
+A collection on disk, however large, is streamed: two passes over `tags.parquet`, one for the sizes of all subsets, one
+for their meetings. Where the counts of all classes need more than `cells`, the classes are done in ranges, with a pass
+each. So what is in memory depends on the number of tags and not on that of items. The result is the same, bit for bit.
 """
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Bools, Ints
-from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.files import read_marker
+from shiftbench.core.ray_cluster import ray_cluster
+from shiftbench.core.tables import FAULTS
+from shiftbench.data.collection import FORMAT, MARKER, Collection, Tags, names_and_kinds
+from shiftbench.metagraph.counting import (
+    Counts,
+    Edges,
+    Incidence,
+    Plan,
+    Runs,
+    add_meetings,
+    add_sizes,
+    counting_order,
+    edges,
+    edges_of,
+    incidence,
+    joined,
+    mirrored,
+    offsets,
+    plan,
+    runs_of,
+    shares,
+)
 from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, allowed_contexts, vocabulary
-
-Codes = npt.NDArray[np.unsignedinteger]
-Counts = npt.NDArray[np.int32]
-Shares = npt.NDArray[np.float32]
-T = TypeVar("T")
-
-RANGES, LEAST = 16, 2**12  # classes are cut into so many ranges for threads to share, of at least so many holders each
-CELLS = 2**18  # counts of a range of classes in which a thread looks for edges: they stay in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -46,19 +66,6 @@ class Terms:
     def __post_init__(self) -> None:
         if not 0 <= self.threshold <= 1:
             raise ShiftBenchError(f"The threshold of a meta-graph is an overlap between 0 and 1, not {self.threshold}.")
-
-
-class Edges(NamedTuple):
-    """The edges of many meta-graphs: class k has those from `start[k]` to `start[k + 1]`.
-
-    An edge lies between the contexts `one` and `other` and has a weight, its overlap; `one` is before `other` in the
-    order of counting, and so are edges by `one`, then by `other`.
-    """
-
-    start: Ints
-    one: Codes
-    other: Codes
-    weight: Shares
 
 
 class Catalogue(NamedTuple):
@@ -162,212 +169,239 @@ def summary(graphs: Catalogue, tags: Tags) -> dict[str, Any]:
     }
 
 
-# Sizes of subsets: who carries what, and how many items carry two tags.
-#
-# Tags are counted in an order of their own: those that may be classes first, from the rarest to the commonest, then
-# the others. In an incidence, in `sizes` and in a plan a tag goes by its rank in that order, so class k is tag k.
+# A collection on disk: its tags are read in batches and never held as a whole.
 
-class Incidence(NamedTuple):
-    """The holders of tag t are `first[t]:first[t + 1]`; a holder stands for one item that carries t.
+ENGINES = ("local", "ray")
+ROWS = 2**20  # rows of a batch
+CELLS = 2**26  # counts held at a time: 256 MB
+Total = Callable[..., Counts]  # total(count, …) is the sum of count(source, piece, …) over all pieces of the source
 
-    The tags after t that the item of holder h carries are `later[begin[h]:end[h]]`, ascending; `widest` is the largest
-    number of tags of an item.
+
+class Source(NamedTuple):
+    """A table of (item, tag) sorted by item, with tags written `kind:name` as in `vocabulary`."""
+
+    path: str
+    vocabulary: tuple[str, ...]
+    rows: int = ROWS
+
+
+class Piece(NamedTuple):
+    """The items of a source whose first row stands in the row groups low..high - 1; None means up to the end."""
+
+    low: int = 0
+    high: int | None = None
+
+
+def overview(
+    collection: Collection | Path | str, terms: Terms | None = None, *, engine: str = "local",
+) -> dict[str, Any]:
+    """Classes, subsets, distinct contexts, mean and median size (MetaShift, section 3), and the same for each class.
+
+    A collection on disk, given by its folder, is streamed: it may be larger than memory.
     """
-
-    first: Ints
-    begin: Codes
-    end: Codes
-    later: Codes
-    widest: int
-
-
-def counting_order(classes: Ints, n_tags: int, frequency: Ints) -> Ints:
-    """The tags in the order of counting: `classes` from the rarest to the commonest, then all others."""
-    others = np.setdiff1d(np.arange(n_tags), classes)
-    return np.concatenate([classes[np.argsort(frequency[classes], kind="stable")], others])
-
-
-def incidence(start: Ints, tag: Ints, order: Ints) -> Incidence:
-    """The table of items; item i carries the tags `tag[start[i]:start[i + 1]]`, in any order, each once."""
-    from shiftbench.metagraph import kernels
-
-    rank = np.empty(len(order), np.uint32)
-    rank[order] = np.arange(len(order))
-    table = Incidence(
-        first=np.zeros(len(order) + 1, np.int64),
-        begin=np.empty(len(tag), np.uint32),
-        end=np.empty(len(tag), np.uint32),
-        later=np.empty(len(tag), np.uint16 if len(order) <= 2**16 else np.uint32),  # half the memory to go through
-        widest=int(np.diff(start).max(initial=0)),
-    )
-    if not kernels.by_tag(start, tag, rank, table.first, table.begin, table.end, table.later):
-        raise ShiftBenchError("An item carries the same tag twice. List each pair of item and tag once.")
-    return table
+    if isinstance(collection, Collection):
+        if engine != "local":
+            raise ShiftBenchError(f"The engine '{engine}' reads a collection from disk. Save '{collection.name}' and "
+                                  "give its folder.")
+        tags, graphs = collection.tags, catalogue(collection, terms)
+    else:
+        (_, tags), graphs = described(collection), streamed(collection, terms, engine=engine)
+    per_class = []
+    for k, cls in enumerate(graphs.classes):
+        sizes = graphs.sizes[graphs.first[k]:graphs.first[k + 1]]
+        per_class.append({
+            "class": cls,
+            "items": int(graphs.items[k]),
+            "subsets": len(sizes),
+            "mean_size": float(np.mean(sizes)),
+            "median_size": float(np.median(sizes)),
+            "edges": int(graphs.edges.start[k + 1] - graphs.edges.start[k]),
+        })
+    return {**summary(graphs, tags), "per_class": sorted(per_class, key=lambda row: (-row["subsets"], row["class"]))}
 
 
-def runs_of(item: npt.NDArray[np.integer]) -> Ints:
-    """Where the rows of each item begin in a column sorted by item, and where the last ones end."""
-    changes = np.flatnonzero(item[1:] != item[:-1]) + 1
-    return np.concatenate([[0], changes, [len(item)] if len(item) else []]).astype(np.int64)
+def streamed(
+    folder: Path | str, terms: Terms | None = None, *, engine: str = "local", rows: int = ROWS, cells: int = CELLS,
+) -> Catalogue:
+    """The meta-graph of every class of a collection on disk, counted on this machine or on a Ray cluster."""
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    name, tags = described(folder)
+    written = tuple(f"{kind}:{word}" for word, kind in zip(tags.names, tags.kinds, strict=True))
+    source = Source(os.path.realpath(Path(folder) / "tags.parquet"), written, rows)
+    if engine == "local":
+        return _catalogue(name, tags, terms or Terms(), cells, lambda count, *facts: count(source, Piece(), *facts))
+    with ray_cluster() as cluster:
+        return _catalogue(name, tags, terms or Terms(), cells,
+                          lambda count, *facts: _on_ray(cluster.ray, source, count, *facts))
 
 
-def add_sizes(table: Incidence, out: Counts, threads: int | None = None) -> None:
-    """out[k, t] += |class k ∩ tag t| over the items of this chunk, for t from k on; `mirrored` completes it."""
-    from shiftbench.metagraph import kernels
+def described(folder: Path | str) -> tuple[str, Tags]:
+    """The name of a collection on disk and its tags, without who carries them."""
+    facts = read_marker(Path(folder), MARKER, "collection", FORMAT, {"name": str, "tags": [[str]]})
+    return facts["name"], Tags.of([], [], *names_and_kinds(Path(folder), facts))
 
-    in_threads(lambda low, high: kernels.add_sizes(low, high, table, out), shares(table.first[:len(out) + 1]), threads)
+
+def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) -> Catalogue:
+    classes, n_tags = may_be_classes(tags, terms), len(tags.names)
+    by_code = counting_order(classes, n_tags, np.zeros(n_tags, np.int64))
+    sizes = mirrored(total(sizes_in, by_code, len(classes)))
+    frequency: Ints = np.zeros(n_tags, np.int64)
+    frequency[classes] = np.diag(sizes)
+    order = counting_order(classes, n_tags, frequency)
+    rank = np.argsort(by_code)[order]
+
+    def in_ranges(room: Plan) -> list[Runs]:
+        runs: list[Runs] = []
+        for low, high in shares(room.block, cells):
+            runs += edges_of(room, total(meetings_in, order, room, low, high), terms.threshold, low, high)
+        return runs
+
+    return assembled(name, tags, terms, order, sizes[np.ix_(rank[:len(classes)], rank)], in_ranges)
 
 
-def mirrored(sizes: Counts) -> Counts:
-    """The same array when every chunk is in, with |class k ∩ class t| filled in for t < k."""
-    for k in range(1, len(sizes)):
-        sizes[k, :k] = sizes[:k, k]
+def sizes_in(source: Source, piece: Piece, order: Ints, n_classes: int, threads: int | None = None) -> Counts:
+    """|class ∩ tag| over the items of a piece, as `add_sizes` leaves it."""
+    sizes: Counts = np.zeros((n_classes, len(order)), np.int32)
+    for table in _tables(source, piece, order):
+        add_sizes(table, sizes, threads)
     return sizes
 
 
-def shares(offsets: Ints, size: int | None = None) -> list[tuple[int, int]]:
-    """Consecutive ranges of classes that hold about `size` each, or a share for threads, at least one class each."""
-    step = max(int(offsets[-1] - offsets[0]) // RANGES, LEAST) if size is None else size
-    ranges, low = [], 0
-    while low < len(offsets) - 1:
-        high = max(int(np.searchsorted(offsets, offsets[low] + step, side="right")) - 1, low + 1)
-        ranges.append((low, high))
-        low = high
-    return ranges
+def meetings_in(
+    source: Source, piece: Piece, order: Ints, room: Plan, low: int, high: int, threads: int | None = None,
+) -> Counts:
+    """The counts of the classes low..high - 1 over the items of a piece."""
+    counts: Counts = np.zeros(room.block[high] - room.block[low], np.int32)
+    for table in _tables(source, piece, order):
+        add_meetings(table, room, counts, low, high, threads)
+    return counts
 
 
-def in_threads(task: Callable[[int, int], T], ranges: list[tuple[int, int]], threads: int | None = None) -> list[T]:
-    """The compiled loops let go of Python's lock, so plain threads use every core."""
-    if len(ranges) < 2 or threads == 1:
-        return [task(*each) for each in ranges]
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        return list(pool.map(lambda each: task(*each), ranges))
+def _tables(source: Source, piece: Piece, order: Ints) -> Iterator[Incidence]:
+    for start, tag in batches(source, piece):
+        try:
+            yield incidence(start, tag, order)
+        except ShiftBenchError as problem:
+            raise ShiftBenchError(f"{source.path}: {problem}") from problem
 
 
-# Overlaps of subsets: a plan of what is counted, the counts of a range of classes, and the edges found in them.
-#
-# How much a(b) and a(c) overlap in the graph of class a depends on how many items carry a, b and c; so do b(a) and
-# b(c) in the graph of b, and c(a) and c(b) in the graph of c. Each triple of tags is therefore counted once, at its
-# first tag in the order of counting. That is the rarest, with the fewest partners: a third of the work, on counts that
-# fit into the processor's cache. Counts of chunks of items add up to those of the whole.
+# Pieces of a table on a Ray cluster.
 
-class Plan(NamedTuple):
-    """What is counted, and where its counts stand.
+def pieces(groups: int, parts: int) -> list[Piece]:
+    """Row groups 0..groups - 1 in at most `parts` pieces of alike size."""
+    bounds = np.linspace(0, groups, max(min(parts, groups), 1) + 1).round().astype(int).tolist()
+    return [Piece(low, high) for low, high in pairwise(bounds)]
 
-    `held[k, t]` is the size of the subset of class k in context t, 0 where that is no subset. The partners of class a
-    are the tags `tag[first[a]:first[a + 1]]` after it, ascending. A near partner makes a subset with a, of either; a
-    far one does not, but both may be contexts of a near partner, which they meet `fewest` times or more where they make
-    an edge. The counts of a are a matrix with a row per near partner (`row`, -1 for far ones) and a column per partner,
-    at `block[a]:block[a + 1]`: how many items carry a and both. The row of two near partners is that of the later one.
+
+def _on_ray(ray: Any, source: Source, count: Callable[..., Counts], *facts: Any) -> Counts:
+    """The sum of `count(source, piece, …)` over pieces, each piece a Ray task.
+
+    Workers read the table themselves, so every machine of the cluster must see its folder under the same name.
     """
-
-    held: Counts
-    fewest: int
-    first: Ints
-    tag: Codes
-    row: Counts
-    block: Ints
-
-
-class Runs(NamedTuple):
-    """Edges as they are found: run r is the next `length[r]` of `other` and `weight`, class `cls[r]`, from `one[r]`."""
-
-    cls: Codes
-    one: Codes
-    length: Ints
-    other: Codes
-    weight: Shares
-
-
-def plan(sizes: Counts, kept: Bools, threshold: float) -> Plan:
-    """Room for the counts of every class; `kept[k, t]` says that tag t is a context of class k."""
-    from shiftbench.metagraph import kernels
-
-    held = np.where(kept, sizes, np.int32(0))
-    fewest = _fewest(int(held[kept].min(initial=np.iinfo(np.int32).max)), threshold) if kept.any() else 1
-    most = int(np.count_nonzero(sizes >= fewest)) + len(sizes)
-    first, tag, row = np.zeros(len(sizes) + 1, np.int64), np.empty(most, np.uint32), np.empty(most, np.int32)
-    kernels.partners(sizes, kept, fewest, first, tag, row)
-    tag, row = tag[:first[-1]], row[:first[-1]]
-    near = np.concatenate([[0], np.cumsum(row >= 0)])[first]
-    return Plan(held, fewest, first, tag, row, offsets(np.diff(near) * np.diff(first)))
+    task = ray.remote(num_cpus=1)(count)
+    shared = [ray.put(fact) for fact in facts]  # sent once, not once per task
+    workers = int(ray.cluster_resources().get("CPU", 1))
+    parts = pieces(opened(source).num_row_groups, workers)
+    waiting = [task.remote(source, piece, *shared, threads=1) for piece in parts]
+    total: Counts | None = None
+    while waiting:
+        (done,), waiting = ray.wait(waiting)
+        try:
+            counts = ray.get(done)
+        except ray.exceptions.RayTaskError as problem:
+            if isinstance(problem.cause, ShiftBenchError):
+                raise problem.cause from None
+            raise
+        total = counts.copy() if total is None else np.add(total, counts, out=total)
+    assert total is not None
+    return total
 
 
-def _fewest(size: int, threshold: float) -> int:
-    """The fewest meetings with which a subset of this size can reach the threshold."""
-    fewest = max(int(threshold * size) - 1, 1)
-    while fewest < size and fewest / size < threshold:
-        fewest += 1
-    return fewest
+# Reading the table: batches of whole items, of the table or of a piece of it.
 
+def batches(source: Source, piece: Piece) -> Iterator[tuple[Ints, Ints]]:
+    """The items of a piece: number i of a batch carries the tags `tag[start[i]:start[i + 1]]`.
 
-def edges(table: Incidence, room: Plan, threshold: float) -> list[Runs]:
-    """The edges of every class in one go: each range of classes is counted and compared while its counts are at hand.
+    A batch of rows may end inside an item, so its last item waits for the next batch. A piece leaves out the rest of
+    the item with which the row group before it ends, and reads on to the end of its own last item.
     """
-    from shiftbench.metagraph import kernels
-
-    def task(low: int, high: int) -> Runs:
-        counts: Counts = np.zeros(room.block[high] - room.block[low], np.int32)
-        kernels.add_meetings(low, high, table, room, counts)
-        return _edges_between(low, high, room, counts, threshold)
-
-    return in_threads(task, shares(room.block, CELLS))
-
-
-def add_meetings(
-    table: Incidence, room: Plan, out: Counts, low: int, high: int, threads: int | None = None,
-) -> None:
-    """Add the items of this chunk to `out`, the counts of the classes low..high - 1."""
-    from shiftbench.metagraph import kernels
-
-    base = room.block[low]
-    in_threads(lambda begin, end: kernels.add_meetings(
-        low + begin, low + end, table, room, out[room.block[low + begin] - base:room.block[low + end] - base]),
-        shares(table.first[low:high + 1]), threads)
-
-
-def edges_of(room: Plan, counts: Counts, threshold: float, low: int, high: int) -> list[Runs]:
-    """The edges found in the counts of the classes low..high - 1: pairs that meet, with an overlap of the threshold."""
-    base = room.block[low]
-    return in_threads(lambda begin, end: _edges_between(
-        low + begin, low + end, room, counts[room.block[low + begin] - base:room.block[low + end] - base], threshold),
-        shares(room.block[low:high + 1], CELLS))
+    table = opened(source)
+    end = table.num_row_groups if piece.high is None else piece.high
+    waiting, item, ours = np.zeros(0, np.int64), _last_item(table, source, piece.low), False
+    for group, start, tag, (first, last) in _rows(table, source, piece.low):
+        if group >= end and (first != item or not ours):
+            break
+        if first == item:
+            rest = int(start[1])
+            waiting = np.concatenate([waiting, tag[:rest]]) if ours else waiting
+            if group >= end and len(start) > 2:
+                break
+            start, tag = start[1:] - rest, tag[rest:]
+        if len(start) > 1:
+            start = np.concatenate([[0] if ours else [], start + len(waiting)]).astype(np.int64)
+            tag = np.concatenate([waiting, tag])
+            if len(start) > 2:
+                yield start[:-1], tag[:start[-2]]
+            waiting, item, ours = tag[start[-2]:], last, True
+    if ours:
+        yield np.asarray([0, len(waiting)]), waiting
 
 
-def _edges_between(low: int, high: int, room: Plan, counts: Counts, threshold: float) -> Runs:
-    """The edges of classes low..high - 1, of which these are the counts.
-
-    There is room for two edges per pair of near partners and one per far one; what is not used is given back.
-    """
-    from shiftbench.metagraph import kernels
-
-    rows = 2 * np.count_nonzero(room.row[room.first[low]:room.first[high]] >= 0) + 1
-    most = 3 * len(counts) // 2 + 1
-    runs = Runs(np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64),
-                np.empty(most, np.uint32), np.empty(most, np.float32))
-    n_runs, n_edges = kernels.edges_of(low, high, room, threshold, counts, runs)
-    return Runs(runs.cls[:n_runs].copy(), runs.one[:n_runs].copy(), runs.length[:n_runs].copy(),
-                runs.other[:n_edges].copy(), runs.weight[:n_edges].copy())
-
-
-def joined(batches: Sequence[Runs], order: Ints, classes: Ints) -> Edges:
-    """The edges of the classes with these tags, one after another; tags go by their codes from here on."""
-    from shiftbench.metagraph import kernels
-
-    rank: Ints = np.zeros(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    number = np.asarray([np.bincount(runs.cls, runs.length, len(order)) for runs in batches]).reshape(-1, len(order))
-    start = offsets(number.sum(axis=0)[rank[classes]])
-    free = np.zeros(number.shape, np.int64)
-    free[:, rank[classes]] = start[:-1] + (np.cumsum(number, axis=0) - number)[:, rank[classes]].astype(np.int64)
-    n = int(start[-1])
-    edges = Edges(start, np.empty(n, np.uint32), np.empty(n, np.uint32), np.empty(n, np.float32))
-    codes = order.astype(np.uint32)
-    in_threads(lambda r, _: kernels.put(batches[r], codes, free[r], *edges[1:]),
-               [(r, r + 1) for r in range(len(batches))])
-    return edges
+def _rows(table: Any, source: Source, group: int) -> Iterator[tuple[int, Ints, Ints, tuple[Any, Any]]]:
+    """Batches of rows from a row group on: the group, where each item begins, codes of tags, first and last item."""
+    words = pa.array(source.vocabulary, pa.string())
+    for number in range(group, table.num_row_groups):
+        for batch in _read(table, source, number):
+            item, tag = (column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+                         for column in (batch.column("item"), batch.column("tag")))
+            if item.null_count or tag.null_count:
+                raise ShiftBenchError(f"{source.path}: a row has no item or no tag. Every row needs both.")
+            code = pc.fill_null(pc.index_in(tag.dictionary.cast(pa.string()), value_set=words), -1).to_numpy()
+            codes = code[tag.indices.to_numpy()].astype(np.int64)
+            if codes.min() < 0:
+                raise unknown("tag", tag[int(codes.argmin())].as_py(), source.vocabulary, where=source.path)
+            which = item.indices.to_numpy()
+            start = runs_of(which)
+            if (np.diff(np.sort(which[start[:-1]])) == 0).any():
+                raise ShiftBenchError(f"{source.path}: the rows of an item do not stand together. Sort them by item.")
+            yield number, start, codes, (item[0].as_py(), item[-1].as_py())
 
 
-def offsets(numbers: npt.NDArray[np.number]) -> Ints:
-    """Where each part begins when parts of these lengths stand one after another, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
+def _read(table: Any, source: Source, group: int) -> Iterator[Any]:
+    """Record batches that are not empty."""
+    try:
+        for batch in table.iter_batches(source.rows, row_groups=[group], columns=["item", "tag"]):
+            if len(batch):
+                batch.validate(full=True)  # codes without a word
+                yield batch
+    except (OSError, *FAULTS) as problem:
+        raise _unreadable(source, problem) from problem
+
+
+def opened(source: Source) -> Any:
+    """The file, with its text columns read as codes: comparing numbers is several times faster than comparing texts."""
+    try:
+        names = pq.read_schema(source.path).names
+    except (OSError, *FAULTS) as problem:
+        raise _unreadable(source, problem) from problem
+    for name in ("item", "tag"):
+        if name not in names:
+            raise ShiftBenchError(f"{source.path}: has no column '{name}'. Its columns: {', '.join(names)}.")
+    try:
+        return pq.ParquetFile(source.path, read_dictionary=["item", "tag"])
+    except (OSError, KeyError, *FAULTS) as problem:  # the footer names its columns twice
+        raise _unreadable(source, problem) from problem
+
+
+def _last_item(table: Any, source: Source, group: int) -> Any:
+    """The item with which the rows before a row group end; None where there are none."""
+    for number in reversed(range(group)):
+        ends = [batch.column("item")[-1].as_py() for batch in _read(table, source, number)]
+        if ends:
+            return ends[-1]
+    return None
+
+
+def _unreadable(source: Source, problem: Exception) -> ShiftBenchError:
+    return ShiftBenchError(f"{source.path}: not a readable parquet table ({first_line(problem)}).")
