@@ -24,7 +24,7 @@ from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.on_ray import work
 from shiftbench.sweeps.workers import WorkerOptions
 from shiftbench.training.data import Data
-from shiftbench.training.fast.stacked import Stacked
+from shiftbench.training.fast import Stacked
 from shiftbench.training.folder import load_run
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import _stepper_of

@@ -335,8 +335,8 @@ def train(
 
     A benchmark in memory comes with its `collection` and is saved as out/benchmarks/NAME, where its runs find it.
     """
+    from shiftbench.core.later import check_device
     from shiftbench.models.names import ESTIMATOR, check_unseen
-    from shiftbench.training.device import check_device
     from shiftbench.training.run import run_of
 
     check_device(device)
@@ -399,8 +399,8 @@ def pretrain(
     pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); an interrupted call resumes.
     """
     from shiftbench.core.files import copy_file
+    from shiftbench.core.later import check_device
     from shiftbench.shifts.splits import IID
-    from shiftbench.training.device import check_device
     from shiftbench.training.run import run_of
 
     check_device(device)
@@ -417,9 +417,9 @@ def retrain(
     collection: Collection | Place | None = None, device: str = "auto", progress: Advance | None = None,
 ) -> dict[str, Retrained]:
     """Train the last layer of every finished run on the target (BREEDS' target-RT); results by run, none repeated."""
+    from shiftbench.core.later import check_device
     from shiftbench.data.benchmark import TARGET_TRAIN
     from shiftbench.scoring import runs_in
-    from shiftbench.training.device import check_device
 
     check_device(device)
     fit = [run for run in runs_in(runs)[0] if TARGET_TRAIN in _benchmark(run.benchmark_folder).splits]
@@ -446,9 +446,9 @@ def sweep(
 
     `benchmarks` replace the study's; those in memory come with their `collection` and are saved below `out`.
     """
+    from shiftbench.core.later import check_device
     from shiftbench.sweeps.jobs import sweep as do_all
     from shiftbench.sweeps.study import Study
-    from shiftbench.training.device import check_device
 
     check_device(device)
     if folders := [str(_in_folders(benchmark, collection, out)[1]) for benchmark in _each(benchmarks)]:
@@ -494,11 +494,11 @@ def predict(
     be repeated: it resumes, and the file has the same bytes. For a collection, the labels are the values of factor
     `label`, or the model's own classes.
     """
+    from shiftbench.core.later import check_device
     from shiftbench.predicting.class_names import read_class_names, read_map
     from shiftbench.predicting.classifier import Options, channels
     from shiftbench.predicting.predict import Request, check_out
     from shiftbench.predicting.predict import predict as run_model
-    from shiftbench.training.device import check_device
 
     check_device(device)
     options = Options(listed(prompt), weights, takes, size, channels(mean, "mean"), channels(std, "std"),
@@ -789,7 +789,7 @@ def conflicts(
     `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
     """
     from shiftbench.conflict import Settings
-    from shiftbench.training.device import check_device
+    from shiftbench.core.later import check_device
 
     check_device(device)
     plan = make(Settings, settings, "conflicts")

@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from shiftbench.core.later import repeatable
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.shifts import LowData
 from shiftbench.training.data import load
-from shiftbench.training.device import repeatable
-from shiftbench.training.fast.graphed import Graphed, gradients_of
+from shiftbench.training.fast import Graphed, gradients_of
 from shiftbench.training.lane import Lane
 from shiftbench.training.run import Run
 from shiftbench.training.step import Plain

@@ -8,7 +8,7 @@ import torch
 
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods.method import Stage
-from shiftbench.training.fast.stacked import Stacked, alike
+from shiftbench.training.fast import Stacked, alike
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting, learn, train, train_pack
 from shiftbench.training.step import Plain

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods.method import Stage
-from shiftbench.training.fast.stacked import Stacked
+from shiftbench.training.fast import Stacked
 from shiftbench.training.lane import Lane, decaying, factors
 from shiftbench.training.run import SCHEDULES, Run
 from shiftbench.training.step import Plain

@@ -16,6 +16,7 @@ import torch
 
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import choose_device
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
@@ -24,7 +25,6 @@ from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.sweeps.workers import CONTEXT
 from shiftbench.training.data import Data
-from shiftbench.training.device import choose_device
 from shiftbench.training.folder import is_done, load_run, read_point, save_weights
 from shiftbench.training.loop import train
 from tests.strategies import toy

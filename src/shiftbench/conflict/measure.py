@@ -18,13 +18,13 @@ from shiftbench.conflict.matrix import IN, Axis, Conflicts, Measured, Settings, 
 from shiftbench.conflict.regression import Effects, batches, effects, expanded, shares
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import choose_device, one_thread, repeatable
 from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.models.net import build
 from shiftbench.scoring.intervals import interval
 from shiftbench.training.data import Data
-from shiftbench.training.device import choose_device, one_thread, repeatable
 from shiftbench.training.inputs import inputs
 from shiftbench.training.lane import make_optimizer
 from shiftbench.training.run import Run

@@ -1,4 +1,4 @@
-"""torch, imported when it is first used.
+"""torch: imported when it is first used, on which device it computes, and how its results are made to repeat.
 
 Methods and augmentations are read for their names, fields and defaults long before anything is trained: by `shiftbench
 methods`, by the check of a study, by a report. Importing torch takes seconds, so their files import it from here:
@@ -10,17 +10,24 @@ __future__ import annotations`), so `Tensor` is imported for type checkers alone
 class needs torch at once: nets live in `models`.
 """
 
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.rng import child
 
 if TYPE_CHECKING:
     import torch
     import torch.nn.functional as F
     from torch import nn
 
-__all__ = ["F", "Later", "load_torch", "nn", "notebook", "torch", "torch_rows"]
+__all__ = ["F", "Later", "check_device", "choose_device", "full_precision", "load_torch", "nn", "notebook",
+           "one_thread", "repeatable", "set_threads", "torch", "torch_rows"]
 
 
 def load_torch(module: str = "torch") -> Any:
@@ -63,3 +70,82 @@ class Later:
 
 if not TYPE_CHECKING:
     torch, nn, F = Later("torch"), Later("torch.nn"), Later("torch.nn.functional")
+
+
+# The device
+
+
+def check_device(name: str) -> None:
+    """Refuse a name that no device has. Torch finds out later whether this machine has the device."""
+    backend, _, number = name.partition(":")
+    if backend not in ("auto", "cpu", "cuda") or (number and not number.isdecimal()):
+        raise ShiftBenchError(f"No device named '{name}'. Known devices: auto, cpu, cuda, cuda:N.")
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """`auto` is the GPU where there is one; `cpu`, `cuda` and `cuda:1` are taken by name."""
+    check_device(name)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    backend, _, number = name.partition(":")
+    if backend == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ShiftBenchError(f"Device '{name}' is not here: torch sees {torch.cuda.device_count()} GPUs. "
+                              "Use device=auto or device=cpu.")
+    return torch.device(name)
+
+
+@contextmanager
+def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]:
+    """Within the block torch draws from its own random stream and adds in a fixed order; afterwards all is as before.
+
+    The only place where torch is seeded. On a GPU this also asks for algorithms that repeat; the few operations that
+    have none still run, with torch's warning.
+    """
+    on_gpu = device.type == "cuda"
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills_memory = torch.utils.deterministic.fill_uninitialized_memory
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.manual_seed(int(child(seed, *purpose).integers(2**63)))
+        if on_gpu:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = False
+        try:
+            yield
+        finally:
+            if on_gpu:  # on a CPU nothing was changed, and the call would load torch's compiler
+                torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+                torch.utils.deterministic.fill_uninitialized_memory = fills_memory
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Within the block nothing is differentiated, and a GPU multiplies in full 32 bits (no TF32), in a fixed order."""
+    if device.type != "cuda":
+        with torch.inference_mode():
+            yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with repeatable(device, 0, "full precision"), torch.inference_mode(), torch.backends.cudnn.flags(
+                enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def set_threads(n: int) -> None:
+    """Compute with n threads from now on: one per process where several processes share the cores."""
+    torch.set_num_threads(max(1, n))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within the block torch computes with one thread: products as small as those of heads are slower on several."""
+    before = torch.get_num_threads()
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(before)

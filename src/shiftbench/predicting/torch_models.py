@@ -16,6 +16,7 @@ from safetensors import safe_open
 
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.later import choose_device, full_precision
 from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment, standardised
 from shiftbench.images.decode import images
@@ -26,7 +27,6 @@ from shiftbench.models.transformers_nets import of_package
 from shiftbench.models.wrapped import tensor_of
 from shiftbench.predicting.classifier import Classifier, Options, file_identity, read_arrays, read_pictures, read_texts
 from shiftbench.scoring.listing import read_run
-from shiftbench.training.device import choose_device, full_precision
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run
 from shiftbench.training.inputs import embed, size_of
 from shiftbench.training.run import Run, split_features

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from shiftbench.core.arrays import Floats
 from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.later import choose_device, full_precision
 from shiftbench.models.net import SUFFIXES, weights_digest
 from shiftbench.models.transformers_nets import of_package
 from shiftbench.predicting.classifier import Classifier, Options, read_pictures, read_texts
-from shiftbench.training.device import choose_device, full_precision
 
 PROMPT = "a photo of a {}"
 HYPOTHESIS = "This example is {}."

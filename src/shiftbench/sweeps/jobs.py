@@ -13,13 +13,12 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import load_torch
+from shiftbench.core.later import choose_device, load_torch
 from shiftbench.core.registry import Owner, find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.models.names import COLUMNS, SENTENCES, check_unseen
 from shiftbench.sweeps.storage import is_url
-from shiftbench.training.device import choose_device
 from shiftbench.training.run import Outcome, Run, own_parts, split_features
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from typing import Any
 
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import scratch, writing
+from shiftbench.core.later import set_threads
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.data.collection import MARKER
@@ -26,7 +27,6 @@ from shiftbench.sweeps.jobs import Job, owners_here
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
 from shiftbench.sweeps.storage import Store, is_url
 from shiftbench.sweeps.workers import Pack, WorkerOptions, attempt, threads_of
-from shiftbench.training.device import set_threads
 from shiftbench.training.run import Outcome
 
 AT_ONCE = 1000

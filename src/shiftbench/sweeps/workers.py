@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
+from shiftbench.core.later import choose_device, set_threads
 from shiftbench.core.registry import load_plugins
 from shiftbench.sweeps.jobs import Job, train_jobs
 from shiftbench.sweeps.status import failure, look
-from shiftbench.training.device import choose_device, set_threads
 from shiftbench.training.folder import fail
 from shiftbench.training.run import Outcome
 

@@ -21,6 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from shiftbench.core.arrays import Ints, Strs, cached_rows, check_writable, digest, positions, write_rows
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import making_folder, write_json
+from shiftbench.core.later import choose_device
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of
@@ -29,7 +30,6 @@ from shiftbench.images.decode import channel_images, images
 from shiftbench.models.names import COLUMNS, SENTENCES, facts
 from shiftbench.models.names import backbone as check_backbone
 from shiftbench.models.net import MODELS, Net, build, weights_digest
-from shiftbench.training.device import choose_device
 from shiftbench.training.run import Run, split_features
 
 Features = npt.NDArray[np.float32]

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from shiftbench.core.arrays import Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.later import repeatable
 from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.names import LIBRARIES, facts, library_of, seen_note
 from shiftbench.models.net import MODELS, Net, build
 from shiftbench.training.data import Batches, Data
-from shiftbench.training.device import repeatable
 from shiftbench.training.evaluate import check_selection, evaluate, rank
 from shiftbench.training.folder import RESUME, Log, Point, read_point, restore, save_checkpoint
 from shiftbench.training.run import Run

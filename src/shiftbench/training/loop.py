@@ -17,16 +17,15 @@ from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import lock, write_text
+from shiftbench.core.later import choose_device, repeatable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.methods.method import Stage, Trained
 from shiftbench.models.net import Net, read_weights
 from shiftbench.training.data import Data, load
-from shiftbench.training.device import choose_device, repeatable
 from shiftbench.training.evaluate import predict_all
-from shiftbench.training.fast.graphed import BLOCK, Graphed
-from shiftbench.training.fast.stacked import Stacked, alike
+from shiftbench.training.fast import BLOCK, Graphed, Stacked, alike
 from shiftbench.training.folder import CHECKPOINT, begin, fail, is_done, save_weights, sign, tidy
 from shiftbench.training.inputs import Report, Say
 from shiftbench.training.lane import Lane

@@ -10,6 +10,7 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, scratch, write_json
+from shiftbench.core.later import choose_device, one_thread
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions
@@ -17,7 +18,6 @@ from shiftbench.models.net import MODELS, build, load_into, read_weights
 from shiftbench.models.wrapped import check_named
 from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.data import Data, load
-from shiftbench.training.device import choose_device, one_thread
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, save_weights, sign
 from shiftbench.training.inputs import Report

@@ -4,7 +4,7 @@
     loss       = method.loss(net, batch, state, t)
     net, state = optimizer(net, state, gradient of the loss)
 
-`fast/` does the same for many runs at once, and tests compare it with this.
+`fast.py` does the same for many runs at once, and tests compare it with this.
 """
 
 from __future__ import annotations
