@@ -25,8 +25,7 @@ from shiftbench.auditing.confirm import confirm, split_items
 from shiftbench.auditing.findings import Finding
 from shiftbench.auditing.predicates import ALONE, Predicate, Predicates, packed
 from shiftbench.auditing.search import describe, search
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 
 FDR = 0.1
 MATCH = 0.8

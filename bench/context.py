@@ -17,8 +17,7 @@ import time
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.data.collection import Collection, Tags
 from shiftbench.shifts.cues import ALPHA, BETA, Areas, Codes, areas, cues, members, strengths
 

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import torch
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Method, facts

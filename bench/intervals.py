@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
-from shiftbench.core.arrays import Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Floats, Ints, child
 from shiftbench.scoring.intervals import interval, lowest, wilson
 
 REPLICATES = 200

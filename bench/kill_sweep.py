@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from victims import ENGINES, Engine
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.status import status, summary

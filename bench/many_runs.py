@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats
+from shiftbench.core.arrays import Floats, child
 from shiftbench.core.files import write_json, writing
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

@@ -16,8 +16,7 @@ import time
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.metagraph.counting import (
     Edges,
     add_sizes,

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, child
 from shiftbench.data.groupings import Grouping
 from shiftbench.scoring.intervals import LEVEL, lowest
 from shiftbench.scoring.intervals.estimates import Estimate

@@ -17,7 +17,7 @@ from PIL import Image
 from timm.data import create_transform, resolve_data_config
 
 import shiftbench as sb
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 
 AGREES = 1e-3
 """The largest difference of log-probabilities between devices."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 
 NOTICE = {"health_check_period_ms": 500, "health_check_failure_threshold": 4, "health_check_timeout_ms": 10_000}
 """A node that is gone is noticed after two seconds, not fifteen; one that is slow is still waited for."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 
 THEIRS = "from pycocotools.coco import COCO as load"
 OURS = "from shiftbench.readers import READERS; load = READERS['coco']"

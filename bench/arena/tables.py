@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Strs, encode
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Strs, child, encode
 from shiftbench.worlds.scenes import scenes
 from shiftbench.worlds.sprites import factors, order
 

@@ -8,8 +8,8 @@ import shiftbench as sb
 from shiftbench.auditing.clusters import k_means, nearest
 from shiftbench.auditing.contexts import keep, load_contexts
 from shiftbench.auditing.vocabulary import predicates_of
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
 from tests.auditing.test_error_control import bound
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.core.arrays import digest, encode, positions
+from shiftbench.core.arrays import child, digest, encode, positions, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import inside, read_json, read_toml, writing, writing_folder
 from shiftbench.core.registry import Registry, find, make, register
-from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import read_table
 from tests.strategies import seeds, words
 

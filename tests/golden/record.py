@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from shiftbench.cli import main
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.prediction_lists import Answers

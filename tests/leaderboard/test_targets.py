@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Measure, Scores

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 from shiftbench.methods import METHODS, RUN_SPACE, Batch, facts
 from shiftbench.methods.coral import discrepancy
 from shiftbench.methods.dann import prior_weights, reverse

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from shiftbench.core.arrays import uniform
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import uniform
 from shiftbench.methods import Batch, Task
 from shiftbench.methods.mixup import mixed_loss, partner, symmetric_beta
 from shiftbench.methods.sagnet import recontented, restyled, style

@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from shiftbench.cli import app
-from shiftbench.core.arrays import settings_id
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
+from shiftbench.data.scores import settings_id
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import (
     NINETEEN,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from shiftbench.compat.wilds_eval import evaluate
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions

@@ -8,8 +8,8 @@ import typer
 
 import shiftbench as sb
 from shiftbench.cli import app
+from shiftbench.core.arrays import child, uniform
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts import Correlation, Given, Subpopulation

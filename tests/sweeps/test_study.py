@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench import demonstration
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import parse_changes
 from shiftbench.core.registry import make
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark, collection_folder
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import SPACES, Choice, Drawn, Power, Uniform, law

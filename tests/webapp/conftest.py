@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import shiftbench as sb
+from shiftbench.core.arrays import child
 from shiftbench.core.files import read_json, write_json
-from shiftbench.core.rng import child
 from shiftbench.reporting.results import read_source
 
 pytest.importorskip("starlette", reason="starlette is not installed (extra: studio)")

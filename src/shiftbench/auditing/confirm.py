@@ -21,8 +21,7 @@ from shiftbench.auditing.findings import Finding
 from shiftbench.auditing.flips import Flips, Rates, flip_rates
 from shiftbench.auditing.predicates import Bits, Predicates, unpacked
 from shiftbench.auditing.search import Slices, is_binary
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, uniform
 
 DEPENDENCE = ("prds", "any")
 UNDECIDED = 10

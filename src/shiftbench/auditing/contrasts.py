@@ -32,8 +32,7 @@ import numpy as np
 from scipy.special import gammaln, stdtr
 
 from shiftbench.auditing.search import is_binary
-from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.scoring.intervals import student, wilson
 from shiftbench.scoring.intervals.estimates import normal_quantile
 

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, child, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import write_json, writing_folder
 from shiftbench.core.registry import Lists
-from shiftbench.core.rng import child, uniform
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

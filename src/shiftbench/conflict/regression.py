@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Floats, Ints, child
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
 from shiftbench.training.data import Batches
 

@@ -1,14 +1,13 @@
-"""Columns: the array types of all data, their codes, their digest, and arrays in files."""
+"""Columns: the array types of all data, their codes and digests, random numbers for them, and arrays in files."""
 
 import hashlib
-import json
 import math
 import os
-import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +28,6 @@ Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
 Advance = Callable[[int, int], None]
 """Reports progress: (done, total)."""
-COUNTED = re.compile(r"(column_|f|)(\d+)")
-"""The name that a library gives to a column without one."""
 
 
 def array_of(values: Any, argument: str) -> Values:
@@ -39,13 +36,12 @@ def array_of(values: Any, argument: str) -> Values:
     >>> array_of([1, 2], "ids").tolist()
     [1, 2]
     """
-    if isinstance(values, str | bytes | Mapping) or values is None:
-        raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
-                              "an array.")
+    array: Values = np.zeros(())
     try:
         if hasattr(values, "detach"):  # a tensor may have a gradient, and may be on a GPU
             values = values.detach().cpu()
-        array = np.asarray(values)
+        if not isinstance(values, str | bytes | Mapping | None):
+            array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as problem:
         raise ShiftBenchError(f"{argument}: {type(values).__name__} cannot be read as an array "
                               f"({first_line(problem)}).") from problem
@@ -53,33 +49,6 @@ def array_of(values: Any, argument: str) -> Values:
         raise ShiftBenchError(f"{argument}: is {type(values).__name__}, but one value per item is needed, in a list or "
                               "an array.")
     return array
-
-
-def columns_of(values: Any, argument: str) -> tuple[Values, tuple[Any, ...]]:
-    """What a user passed for `argument`, as an array, and what a data frame or a dict calls its columns, else ().
-
-    >>> columns_of({"dog": [0.2], "cat": [0.8]}, "probabilities")[1], columns_of([[0.2, 0.8]], "probabilities")[1]
-    (('dog', 'cat'), ())
-    """
-    if isinstance(values, Mapping) and values:
-        columns = [array_of(content, f"{argument}['{name}']") for name, content in values.items()]
-        if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
-            raise ShiftBenchError(f"{argument}: is {type(values).__name__}, whose columns need one value per item.")
-        return np.stack(columns, axis=1), tuple(values)
-    frame = values.collect() if is_lazy(values) else values
-    return array_of(frame, argument), tuple(getattr(frame, "column_names", getattr(frame, "columns", ())))
-
-
-def are_counted(names: Sequence[Any]) -> bool:
-    """Whether columns have numbers for names, their own or those of a library: 0 of pandas, column_0 of polars.
-
-    >>> are_counted([7, 3]), are_counted(["f0", "f1"]), are_counted(["f1", "f0"]), are_counted(["cat", "dog"])
-    (True, True, False, False)
-    """
-    words = [str(name) for name in names]
-    first = COUNTED.fullmatch(words[0]) if words else None
-    return all(isinstance(name, int | np.integer) for name in names) or (
-        first is not None and words == [f"{first[1]}{int(first[2]) + number}" for number in range(len(words))])
 
 
 def is_lazy(values: Any) -> bool:
@@ -269,12 +238,6 @@ WASTE = 1 << 26
 """Bytes that a column of fixed width may take before its width is compared with what its words need."""
 
 
-def settings_id(settings: Mapping[str, Any]) -> str:
-    """A name for settings: the first 16 hexadecimal digits of the SHA-256 of their canonical JSON."""
-    text = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def to_strings(column: pa.ChunkedArray) -> Strs:
     """An arrow column as a numpy array of strings.
 
@@ -292,6 +255,42 @@ def to_strings(column: pa.ChunkedArray) -> Strs:
         codes = pc.index_in(words, value_set=distinct).to_numpy()
         return np.asarray(np.asarray(distinct.to_pylist(), np.str_)[codes], np.str_)
     return np.asarray(words.to_pylist(), dtype=np.str_)
+
+
+# Random numbers: a stream per named purpose, passed in, never global. `child` gives a generator for one purpose;
+# `uniform` gives one number per index, so that item i never depends on which other items are drawn. Adding a draw under
+# a new name moves no other draw.
+
+def child(seed: int, *purpose: str) -> np.random.Generator:
+    """An independent stream for one named purpose: child(0, "split", "dog")."""
+    return np.random.default_rng([checked_seed(seed), *(zlib.crc32(word.encode()) for word in purpose)])
+
+
+def checked_seed(seed: int) -> int:
+    """The seed, after a check that every random draw goes through."""
+    if seed < 0:
+        raise ShiftBenchError(f"seed = {seed}, but a seed is a whole number of at least 0.")
+    return seed
+
+
+def uniform(seed: int, purpose: str, index: Ints) -> Floats:
+    """One number in [0, 1) per index, a pure function of (seed, purpose, index).
+
+    A counter hash: the splitmix64 finaliser applied twice to index + key. Integer arithmetic alone, so every machine
+    gives the same bits.
+    """
+    sequence = np.random.SeedSequence([checked_seed(seed), zlib.crc32(purpose.encode())])
+    key = np.uint64(sequence.generate_state(1, np.uint64)[0])
+    with np.errstate(over="ignore"):
+        mixed = _splitmix(_splitmix(np.asarray(index).astype(np.uint64) + key) ^ key)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _splitmix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 # Arrays on disk, mapped into memory: read through the map, written through the file

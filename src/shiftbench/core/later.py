@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 
 if TYPE_CHECKING:
     import torch

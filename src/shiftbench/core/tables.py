@@ -7,8 +7,8 @@ an error where the column does not have the type.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from importlib import import_module
 from os import PathLike
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, is_lazy, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, path_of, writing
-from shiftbench.core.table_formats import DAMAGED, MOST_COLUMNS, csv_columns, read_format, too_wide, write_csv
+from shiftbench.core.table_formats import DAMAGED, check_width, csv_columns, read_format, write_csv
 
 TABLES = "the file of a table, nor a data frame (pandas, polars, pyarrow), nor a dict of columns"
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".arrow": "Arrow",
@@ -52,17 +52,12 @@ def read_table(
     if not file.is_file():
         raise ShiftBenchError(f"{file}: no such file." if not file.exists() else f"{file} is a folder, not a table.")
     title = format_of(file)
-    try:
+    with _readable(file, title):
         if title == "parquet":
-            if pq.read_metadata(file).num_columns > MOST_COLUMNS:
-                raise too_wide(file)
+            check_width(file, pq.read_metadata(file).num_columns)
             table = pq.read_table(file)
         else:
             table = read_format(file, title, text, None if every else columns, between)
-    except ShiftBenchError:
-        raise
-    except (*DAMAGED, *FAULTS) as problem:
-        raise _unreadable(file, title, problem) from problem
     return _with_columns(file, table, columns)
 
 
@@ -79,12 +74,8 @@ def open_table(
     if not file.is_file() or format_of(file) != "parquet":
         return read_table(source, columns, text)
     check_regular(file)
-    try:
+    with _readable(file, "parquet"):
         table = ParquetTable(file, plain)
-    except ShiftBenchError:
-        raise
-    except (*DAMAGED, *FAULTS) as problem:
-        raise _unreadable(file, "parquet", problem) from problem
     return _with_columns(file, table, columns)
 
 
@@ -113,8 +104,14 @@ def format_of(file: Path) -> str:
     return title
 
 
-def _unreadable(file: Path, title: str, problem: Exception) -> ShiftBenchError:
-    return ShiftBenchError(f"{file}: not a readable {title} table ({first_line(problem)}).")
+@contextmanager
+def _readable(file: Path, title: str) -> Iterator[None]:
+    try:
+        yield
+    except ShiftBenchError:
+        raise
+    except (*DAMAGED, *FAULTS) as problem:
+        raise ShiftBenchError(f"{file}: not a readable {title} table ({first_line(problem)}).") from problem
 
 
 def _with_columns(where: Path | str, table: Any, columns: Sequence[str]) -> Any:
@@ -151,8 +148,7 @@ class ParquetTable:
 
     def __init__(self, file: Path, plain: Sequence[str] = ()) -> None:
         self.file, self.plain, self.metadata = file, plain, pq.read_metadata(file)
-        if self.metadata.num_columns > MOST_COLUMNS:
-            raise too_wide(file)
+        check_width(file, self.metadata.num_columns)
         self.schema = self.metadata.schema.to_arrow_schema()
         self.column_names: list[str] = list(self.schema.names)
         self.names_in_file = self.column_names
@@ -165,27 +161,25 @@ class ParquetTable:
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         stored = self.names_in_file[self.column_names.index(name)]
         coded = stored not in self.plain and str(self.schema.field(stored).type) in ("string", "large_string")
-        try:
+        with _readable(self.file, "parquet"):
             file = pq.ParquetFile(self.file, metadata=self.metadata, read_dictionary=[stored] if coded else [])
             column = file.read([stored])[stored]
-        except (*DAMAGED, *FAULTS) as problem:
-            raise _unreadable(self.file, "parquet", problem) from problem
         return column if self.rows is None else column.take(pa.array(self.rows))
 
-    def _with(self, **changes: Any) -> "ParquetTable":
-        table = copy(self)
-        vars(table).update(changes)
-        return table
-
     def select(self, names: Sequence[str]) -> "ParquetTable":
-        return self._with(column_names=list(names),
-                          names_in_file=[self.names_in_file[self.column_names.index(name)] for name in names])
+        table = copy(self)
+        table.names_in_file = [self.names_in_file[self.column_names.index(name)] for name in names]
+        return table.rename_columns(names)
 
     def rename_columns(self, names: Sequence[str]) -> "ParquetTable":
-        return self._with(column_names=list(names))
+        table = copy(self)
+        table.column_names = list(names)
+        return table
 
     def take(self, rows: Ints) -> "ParquetTable":
-        return self._with(rows=rows if self.rows is None else self.rows[rows], num_rows=len(rows))
+        table = copy(self)
+        table.rows, table.num_rows = rows if self.rows is None else self.rows[rows], len(rows)
+        return table
 
 
 def write_table(path: Path | str, table: pa.Table) -> None:
@@ -199,7 +193,7 @@ def write_table(path: Path | str, table: pa.Table) -> None:
 
 def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Strs:
     """A column of text, or of numbers as text; `gap` replaces missing values, and without it they are an error."""
-    column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)
+    column = texts(where, table, name, gaps=gap is not None)
     return to_strings(column if gap is None else pc.fill_null(column, gap))
 
 
@@ -211,11 +205,8 @@ def texts(where: Path | str, table: pa.Table, name: str, gaps: bool = True) -> p
 def words(where: Path | str, table: pa.Table, name: str, gaps: bool = False) -> Words:
     """`strings` as codes; with `gaps`, a gap is the empty word."""
     column = table[name]
-    try:
-        _not_nested(column)
+    with _all_of("text", where, column, name):
         coded = Words.of(column)
-    except FAULTS as problem:
-        raise ShiftBenchError(f"{where}: column '{name}' is not all text ({first_line(problem)}).") from problem
     if not gaps:
         _no_gaps(where, column, name)
     return coded
@@ -223,7 +214,7 @@ def words(where: Path | str, table: pa.Table, name: str, gaps: bool = False) -> 
 
 def long_texts(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Values:
     """A column of text as Python's strings: one long text must not widen all the others."""
-    column = _cast(where, table, name, pa.string(), "text", gaps=gap is not None)
+    column = texts(where, table, name, gaps=gap is not None)
     return np.asarray((column if gap is None else pc.fill_null(column, gap)).to_pylist(), np.object_)
 
 
@@ -253,23 +244,24 @@ def values_of(where: Path | str, table: pa.Table, name: str) -> Values:
 def _cast(
     where: Path | str, table: pa.Table, name: str, dtype: Any, wanted: str, gaps: bool = False
 ) -> pa.ChunkedArray:
-    column = table[name]
-    try:
-        _not_nested(column)
-        column = column.cast(dtype)
+    with _all_of(wanted, where, table[name], name):
+        column = table[name].cast(dtype)
         column.validate(full=True)  # parquet does not check that text is UTF-8
-    except FAULTS as problem:
-        raise ShiftBenchError(f"{where}: column '{name}' is not all {wanted} ({first_line(problem)}).") from problem
     if not gaps:
         _no_gaps(where, column, name)
     return column
 
 
-def _not_nested(column: pa.ChunkedArray) -> None:
-    """Raise an error for lists and structs, which pyarrow silently turns into text."""
+@contextmanager
+def _all_of(wanted: str, where: Path | str, column: pa.ChunkedArray, name: str) -> Iterator[None]:
+    """Refuse lists and structs, which pyarrow silently turns into text, and what cannot be read."""
     dtype = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_nested(dtype):
-        raise TypeError(f"it holds {dtype}")
+    try:
+        if pa.types.is_nested(dtype):
+            raise TypeError(f"it holds {dtype}")
+        yield
+    except FAULTS as problem:
+        raise ShiftBenchError(f"{where}: column '{name}' is not all {wanted} ({first_line(problem)}).") from problem
 
 
 def _no_gaps(where: Path | str, column: pa.ChunkedArray, name: str) -> None:

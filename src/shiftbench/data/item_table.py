@@ -27,6 +27,7 @@ from shiftbench.core.tables import (
     read_table,
     table_name,
     texts,
+    words,
 )
 from shiftbench.data.benchmark import SPLITS, UNLABELLED
 from shiftbench.data.collection import Collection, Tags, Texts
@@ -244,15 +245,8 @@ def factor_values(path: Path | str, rows: pa.Table, name: str) -> Values:
 
 def factor_column(path: Path | str, rows: pa.Table, name: str) -> Values | Words:
     """`factor_values`, with words as codes."""
-    column = rows[name]
-    numbers = _numbers(column)
-    if numbers is not None:
-        return numbers
-    try:
-        return Words.of(column)
-    except FAULTS as problem:
-        raise ShiftBenchError(f"{path}: column '{name}' holds {column.type}, which cannot be read as "
-                              "words.") from problem
+    numbers = _numbers(rows[name])
+    return words(path, rows, name, gaps=True) if numbers is None else numbers
 
 
 def _numbers(column: pa.ChunkedArray) -> Values | None:

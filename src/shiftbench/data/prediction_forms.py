@@ -3,6 +3,7 @@
 A message about an array names the argument that the user passed.
 """
 
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.core.arrays import Floats, Ints, Strs, Values, are_counted, array_of, columns_of, positions
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, array_of, is_lazy, positions
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.tables import strings
 from shiftbench.data.benchmark import Benchmark
@@ -27,6 +28,9 @@ from shiftbench.data.predictions import (
     numbers_in,
     wanted_items,
 )
+
+COUNTED = re.compile(r"(column_|f|)(\d+)")
+"""The name that a library gives to a column without one."""
 
 
 def scores_of_lists(table: pa.Table, name: str, n_classes: int, where: str) -> Floats:
@@ -110,6 +114,33 @@ def predictions_of(
     scores = scores_of_array(argument, values, benchmark, classes, items, columns)
     return Predictions(items, benchmark.split[rows], scores.astype(np.float32, copy=False),
                        benchmark.names["label"])
+
+
+def columns_of(values: Any, argument: str) -> tuple[Values, tuple[Any, ...]]:
+    """What a user passed for `argument`, as an array, and what a data frame or a dict calls its columns, else ().
+
+    >>> columns_of({"dog": [0.2], "cat": [0.8]}, "probabilities")[1], columns_of([[0.2, 0.8]], "probabilities")[1]
+    (('dog', 'cat'), ())
+    """
+    if isinstance(values, Mapping) and values:
+        columns = [array_of(content, f"{argument}['{name}']") for name, content in values.items()]
+        if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+            raise ShiftBenchError(f"{argument}: is {type(values).__name__}, whose columns need one value per item.")
+        return np.stack(columns, axis=1), tuple(values)
+    frame = values.collect() if is_lazy(values) else values
+    return array_of(frame, argument), tuple(getattr(frame, "column_names", getattr(frame, "columns", ())))
+
+
+def are_counted(names: Sequence[Any]) -> bool:
+    """Whether columns have numbers for names, their own or those of a library: 0 of pandas, column_0 of polars.
+
+    >>> are_counted([7, 3]), are_counted(["f0", "f1"]), are_counted(["f1", "f0"]), are_counted(["cat", "dog"])
+    (True, True, False, False)
+    """
+    words = [str(name) for name in names]
+    first = COUNTED.fullmatch(words[0]) if words else None
+    return all(isinstance(name, int | np.integer) for name in names) or (
+        first is not None and words == [f"{first[1]}{int(first[2]) + number}" for number in range(len(words))])
 
 
 def scores_of_array(

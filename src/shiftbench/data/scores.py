@@ -1,5 +1,7 @@
 """Scores: the long table that every step after training reads. One number per run, split, group and metric."""
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Strs, Values, encode, in_short, settings_id
+from shiftbench.core.arrays import Bools, Strs, Values, encode, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, read_table, strings, table_name, whole, write_table
@@ -198,3 +200,9 @@ def run_id(settings: Mapping[str, Any]) -> str:
     """
     others = {key: value for key, value in settings.items() if key != "preset"}
     return settings_id({**others, "method": str(settings.get("preset") or settings["method"])})
+
+
+def settings_id(settings: Mapping[str, Any]) -> str:
+    """A name for settings: the first 16 hexadecimal digits of the SHA-256 of their canonical JSON."""
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints, in_short
+from shiftbench.core.arrays import Ints, child, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json
 from shiftbench.core.registry import find
-from shiftbench.core.rng import child
 from shiftbench.hierarchies.hierarchy import Hierarchy
 from shiftbench.hierarchies.sides import (
     SEED,

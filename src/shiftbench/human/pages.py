@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from shiftbench.core.arrays import Images, Ints
+from shiftbench.core.arrays import Images, Ints, child
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_marker, write_json, writing_folder
 from shiftbench.core.registry import make
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.images.decode import images

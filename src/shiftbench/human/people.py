@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, encode, positions
+from shiftbench.core.arrays import Bools, Floats, Ints, child, encode, positions
 from shiftbench.core.errors import printable
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores

@@ -30,9 +30,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, in_short
+from shiftbench.core.arrays import Floats, Ints, child, in_short
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import Candidates, candidates, parse_subset, subset_name, union
 

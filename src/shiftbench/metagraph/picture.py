@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text, writing
-from shiftbench.core.rng import child
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import MetaGraph, distances, heaviest, layout
 from shiftbench.metagraph.subsets import subset, subset_name

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.rng import child
 from shiftbench.models.names import CATALOGUE, Model, facts, image_models, library_of
 
 PLAIN = Model()

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
-from shiftbench.core.arrays import Floats, Ints, Strs, are_counted, columns_of
+from shiftbench.core.arrays import Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features
+from shiftbench.data.prediction_forms import are_counted, columns_of
 from shiftbench.data.predictions import BELOW, sum_to_one
 from shiftbench.images.decode import images, pictures
 

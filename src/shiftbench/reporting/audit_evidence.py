@@ -11,8 +11,7 @@ from shiftbench.auditing.findings import Finding
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.predicates import Predicate, Predicates
 from shiftbench.auditing.table_items import as_array
-from shiftbench.core.arrays import Bools, Floats, Ints, Values
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, child
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.questions import base_of
 from shiftbench.reporting.drawing import Panel, thumbnails

@@ -16,8 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Ints
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Ints, child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 

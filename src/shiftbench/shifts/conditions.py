@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode, uniform
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import Registry, register
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark, cells
 from shiftbench.shifts.shift import quota, share
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, Values, positions
+from shiftbench.core.arrays import Bools, Ints, Strs, Values, child, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import make
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import grouping

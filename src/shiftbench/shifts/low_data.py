@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, child, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import CODED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.shift import (

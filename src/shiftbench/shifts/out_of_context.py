@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Strs, Values
+from shiftbench.core.arrays import Bools, Strs, Values, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.questions import DATE, dates, numbers

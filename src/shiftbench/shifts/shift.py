@@ -8,10 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Registry
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark, with_factor
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import columns_in

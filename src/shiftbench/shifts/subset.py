@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Ints, Strs, Values, encode
+from shiftbench.core.arrays import Bools, Ints, Strs, Values, encode, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Lists, register
-from shiftbench.core.rng import uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.graph import (

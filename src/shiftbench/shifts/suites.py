@@ -7,9 +7,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shiftbench.core.arrays import checked_seed
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
-from shiftbench.core.rng import checked_seed
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, save_for
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS

@@ -7,8 +7,8 @@ from itertools import product
 from math import prod
 from typing import Any, get_type_hints
 
+from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.rng import child
 from shiftbench.methods import METHODS
 from shiftbench.methods.space import Choice, Drawn, Grid, Law, law
 from shiftbench.models.names import CATALOGUE

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.arrays import Floats, Ints, child, uniform
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child, uniform
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import groupings_of

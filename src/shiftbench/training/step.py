@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import child
 from shiftbench.methods.method import Batch
 from shiftbench.models.net import Net
 

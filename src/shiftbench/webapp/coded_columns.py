@@ -25,9 +25,8 @@ from shiftbench.auditing.vocabulary import (
     names_below,
     spelled,
 )
-from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, child, encode
 from shiftbench.core.files import read_json
-from shiftbench.core.rng import child
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.webapp.shelf import Memory
 

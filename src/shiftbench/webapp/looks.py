@@ -44,9 +44,8 @@ import numpy.typing as npt
 from shiftbench.auditing.contrasts import compare, fisher_within
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.arrays import Bools, Ints, Strs
+from shiftbench.core.arrays import Bools, Ints, Strs, uniform
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import uniform
 from shiftbench.data.image_files import trust_file
 
 ALPHA = 0.05

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Advance, Bools, Images, Ints, Values, room
+from shiftbench.core.arrays import Advance, Bools, Images, Ints, Values, room, uniform
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
 
 TURNS = 39  # steps of orientation in a full circle

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbench.core.arrays import Advance, Floats, Ints, Strs, room
+from shiftbench.core.arrays import Advance, Floats, Ints, Strs, room, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.rng import uniform
 from shiftbench.data.collection import Collection
 from shiftbench.readers.npz import Npz, numbered
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats
-from shiftbench.core.rng import child
+from shiftbench.core.arrays import Floats, child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.reporting.plots import Cell

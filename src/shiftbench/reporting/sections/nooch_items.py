@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints, positions
+from shiftbench.core.arrays import Floats, Ints, child, positions
 from shiftbench.core.errors import unknown
-from shiftbench.core.rng import child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

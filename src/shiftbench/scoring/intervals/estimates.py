@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Floats, Ints
+from shiftbench.core.arrays import Bools, Floats, Ints, child
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.rng import child
 from shiftbench.data.scores import ALL, Measure
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from math import cos, pi, sin
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode
-from shiftbench.core.rng import uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode, uniform
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.pen import FRAME, NAMED
 from shiftbench.worlds.scenes.scene import STRIDE, Scenes, things

@@ -9,8 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs
-from shiftbench.core.rng import uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, uniform
 from shiftbench.worlds.scenes import themes
 from shiftbench.worlds.scenes.sheet import sheet
 
