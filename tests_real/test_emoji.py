@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import shiftbench as sb
-from shiftbench.compat.run_script import run_script
+from shiftbench.compat import run_script
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_train_loader, wilds_modules
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiftbench.compat import run_script
 from shiftbench.compat.domainbed import dataset_class, domainbed_modules, environments_of
-from shiftbench.compat.run_script import run_script
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.collection import Collection

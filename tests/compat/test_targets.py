@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image
 
+from shiftbench.compat import run_script
 from shiftbench.compat.domainbed import dataset_class
-from shiftbench.compat.run_script import run_script
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset, get_eval_loader, get_train_loader, wilds_modules
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags, Texts

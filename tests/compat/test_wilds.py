@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from shiftbench.compat.run_script import answering, main, run_script
+from shiftbench.compat import answering, main, run_script
 from shiftbench.compat.wilds import (
     CombinatorialGrouper,
     GroupSampler,

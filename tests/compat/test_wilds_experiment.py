@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import shiftbench as sb
-from shiftbench.compat.run_script import answering, run_script
+from shiftbench.compat import answering, run_script
 from shiftbench.compat.wilds import get_dataset, wilds_modules
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.splits import Given

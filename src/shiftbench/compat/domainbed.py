@@ -150,7 +150,9 @@ def domainbed_modules(use: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    from shiftbench.compat import domainbed  # not this module, which is called __main__: workers must find its classes
-    from shiftbench.compat.run_script import main
+    from shiftbench.compat import (  # not this module, which is called __main__: workers must find its classes
+        domainbed,
+        main,
+    )
 
     main(domainbed.domainbed_modules)

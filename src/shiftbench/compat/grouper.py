@@ -1,7 +1,7 @@
 """WILDS' CombinatorialGrouper: groups from columns of numbers, its ids, and names that are right."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +13,8 @@ QUIRKS = "wilds-2.0"
 """The value of `compat` that asks for the package's behaviour, defects included."""
 
 
-class Described(Protocol):
-    """The attributes of a data set that a grouper reads: names of columns, the whole array, and names of values."""
-
-    @property
-    def metadata_fields(self) -> Sequence[str]: ...
-    @property
-    def metadata_array(self) -> Any: ...
-    @property
-    def metadata_map(self) -> Mapping[str, Sequence[Any]] | None: ...
-
-
 class Columns(NamedTuple):
-    """A minimal `Described`."""
+    """What a grouper reads of a data set: names of columns, the whole array, and names of values."""
 
     metadata_fields: Sequence[str]
     metadata_array: Any
@@ -50,15 +39,18 @@ class CombinatorialGrouper:
 
     def __init__(
         self,
-        dataset: Described | Sequence[Described],
+        dataset: Any,
         groupby_fields: Sequence[str] | None,
         *,
         compat: str | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
+        """Group one data set, or several that have the same columns."""
         # a NamedTuple is a sequence too, so what has fields is a data set
         datasets: list[Any] = [dataset] if hasattr(dataset, "metadata_fields") else list(dataset)
-        self.quirks = _quirks(compat)
+        if compat not in (None, QUIRKS):
+            raise unknown("compat", str(compat), [QUIRKS])
+        self.quirks = compat == QUIRKS
         self.groupby_fields = groupby_fields if groupby_fields is None else list(groupby_fields)
         self.metadata_map: Mapping[str, Sequence[Any]] = _largest_maps(datasets)
         fields = list(datasets[0].metadata_fields)
@@ -142,18 +134,12 @@ def as_array(values: Any) -> npt.NDArray[Any]:
     return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
 
 
-def _quirks(compat: str | None) -> bool:
-    if compat not in (None, QUIRKS):
-        raise unknown("compat", str(compat), [QUIRKS])
-    return compat == QUIRKS
-
-
 def _like(model: Any, values: Ints) -> Any:
     """Whole numbers on the model's device; in its own type, 32-bit floats, large ids would lose digits."""
     return model[:0].long().new_tensor(values) if hasattr(model, "new_tensor") else values
 
 
-def _largest_maps(whole: Sequence[Described]) -> dict[str, Sequence[Any]]:
+def _largest_maps(whole: Sequence[Any]) -> dict[str, Sequence[Any]]:
     largest: dict[str, Sequence[Any]] = {}
     for dataset in whole:
         for field, names in (dataset.metadata_map or {}).items():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.compat import wilds_metrics, wilds_subset, wilds_tensors
-from shiftbench.compat.grouper import QUIRKS, CombinatorialGrouper, Described, as_array
+from shiftbench.compat.grouper import QUIRKS, CombinatorialGrouper, as_array
 from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_metadata import (
     ADDITIONAL,
@@ -301,7 +301,7 @@ GROUPS = ("minimum", "maximum", "split_into_groups", "get_counts", "avg_over_gro
 class PackageGrouper(CombinatorialGrouper):
     """The package's grouper: its numbers, its names, and its warnings, which name fields in the order asked for."""
 
-    def __init__(self, dataset: Described | list[Described], groupby_fields: list[str] | None) -> None:
+    def __init__(self, dataset: Any, groupby_fields: list[str] | None) -> None:
         whole = dataset if isinstance(dataset, list) else [dataset]
         if any(hasattr(data, "indices") for data in whole):
             raise ShiftBenchError("A grouper is made of whole data sets, and this is a subset: its groups would have "
@@ -372,7 +372,9 @@ def _names(module: object, names: tuple[str, ...]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    from shiftbench.compat import wilds  # not this module, which is called __main__: workers must find its classes
-    from shiftbench.compat.run_script import main
+    from shiftbench.compat import (  # not this module, which is called __main__: workers must find its classes
+        main,
+        wilds,
+    )
 
     main(wilds.wilds_modules)

@@ -267,13 +267,18 @@ def case_of(
                     rows if full_metadata is None else as_array(full_metadata), names)
     case = Case(y_pred if are_boxes else as_array(y_pred), y_true if are_boxes else as_array(y_true), rows, whole,
                 sizes if full_metadata is None else {}, compat, split_scheme)
-    if len(case.predicted) != len(case.label) or len(rows) != len(case.label):
-        raise ShiftBenchError(f"{dataset}: {len(case.predicted)} predictions, {len(case.label)} labels and {len(rows)} "
-                              "rows of metadata; there must be as many of each.")
-    if not are_boxes and case.predicted.shape != case.label.shape:
-        raise ShiftBenchError(f"{dataset}: predictions have the shape {case.predicted.shape} and labels "
-                              f"{case.label.shape}; give what the labels are, or a prediction_fn that does.")
+    fitting(dataset, case.predicted, case.label, rows, "Give what the labels are, or a prediction_fn that does.")
     return case
+
+
+def fitting(dataset: str, predicted: Any, label: Any, metadata: Any, remedy: str) -> None:
+    """Refuse predictions, labels and rows of metadata that are not as many, or predictions of another shape."""
+    if not len(predicted) == len(label) == len(metadata):
+        raise ShiftBenchError(f"{dataset}: {len(predicted)} predictions, {len(label)} labels and {len(metadata)} rows "
+                              f"of metadata; there must be as many of each. {remedy}")
+    if isinstance(predicted, np.ndarray) and predicted.shape != label.shape:
+        raise ShiftBenchError(f"{dataset}: predictions have the shape {predicted.shape} and labels {label.shape}. "
+                              f"{remedy}")
 
 
 def _iwildcam(case: Case) -> Results:

@@ -125,32 +125,21 @@ class Column(NamedTuple):
     names: Sequence[Any] | None = None
 
 
-class Numbered(NamedTuple):
-    """Codes of rows and the words they stand for: first the `n` words of labelled rows, then those of unlabelled ones.
-    """
-
-    codes: Ints
-    names: tuple[str, ...]
-    n: int
-
-    @staticmethod
-    def of(codes: Ints, names: Sequence[str], labelled: Bools) -> "Numbered":
-        extra = np.setdiff1d(codes[~labelled], codes[labelled])
-        order = np.concatenate([np.setdiff1d(np.arange(len(names)), extra), extra])
-        return Numbered(np.argsort(order)[codes], tuple(names[code] for code in order.tolist()),
-                        len(names) - len(extra))
+def labelled_first(codes: Ints, names: Sequence[str], labelled: Bools) -> tuple[Ints, tuple[str, ...]]:
+    """Codes of rows and their words: first the words of labelled rows, then those that only unlabelled ones have."""
+    extra = np.setdiff1d(codes[~labelled], codes[labelled])
+    order = np.concatenate([np.setdiff1d(np.arange(len(names)), extra), extra])
+    return np.argsort(order)[codes], tuple(names[code] for code in order.tolist())
 
 
-def labelled_first(benchmark: Benchmark) -> Benchmark:
+def all_rows(benchmark: Benchmark) -> Benchmark:
     """The benchmark with domains and groups that only unlabelled rows have numbered after the others, which keep the
     numbers that they have without such rows (`labelled_rows`)."""
     labelled = benchmark.split != UNLABELLED
-    if labelled.all():
-        return benchmark
-    domain, group = (Numbered.of(getattr(benchmark, column), benchmark.names[column], labelled)
+    domain, group = (labelled_first(getattr(benchmark, column), benchmark.names[column], labelled)
                      for column in ("domain", "group"))
-    return replace(benchmark, domain=domain.codes, group=group.codes,
-                   names={**benchmark.names, "domain": domain.names, "group": group.names})
+    return replace(benchmark, domain=domain[0], group=group[0],
+                   names={**benchmark.names, "domain": domain[1], "group": group[1]})
 
 
 def labelled_rows(benchmark: Benchmark) -> Benchmark:
@@ -158,13 +147,13 @@ def labelled_rows(benchmark: Benchmark) -> Benchmark:
     kept = benchmark.split != UNLABELLED
     if kept.all():
         return benchmark
-    columns = {column: Numbered.of(getattr(benchmark, column), benchmark.names[column], kept)
-               for column in ("domain", "group")}
+    every = all_rows(benchmark)
+    names = {column: words[:len(words) - len(np.setdiff1d(codes[~kept], codes[kept]))] for column, words, codes in (
+        ("domain", every.names["domain"], every.domain), ("group", every.names["group"], every.group))}
     return replace(
-        benchmark, items=benchmark.items[kept], split=benchmark.split[kept], label=benchmark.label[kept],
-        domain=columns["domain"].codes[kept], group=columns["group"].codes[kept],
-        names={**benchmark.names, **{column: numbered.names[:numbered.n] for column, numbered in columns.items()}},
-        extra={name: np.asarray(values)[kept] for name, values in benchmark.extra.items()})
+        every, items=every.items[kept], split=every.split[kept], label=every.label[kept], domain=every.domain[kept],
+        group=every.group[kept], names={**every.names, **names},
+        extra={name: np.asarray(values)[kept] for name, values in every.extra.items()})
 
 
 def kind_column(position: int) -> str:
@@ -186,7 +175,7 @@ def columns(benchmark: Benchmark, collection: Collection, item: Ints) -> dict[st
     table = {name: Column(getattr(benchmark, name), benchmark.names[name]) for name in ("domain", "group")}
     more: dict[str, Values] = {**{name: values[item] for name, values in collection.factors.items()}, **benchmark.extra}
     labelled = benchmark.split != UNLABELLED
-    table |= {name: Column(*Numbered.of(*encode(values), labelled)[:2]) for name, values in more.items()
+    table |= {name: Column(*labelled_first(*encode(values), labelled)) for name, values in more.items()
               if name not in (*table, Y, FROM, *target.columns) and np.asarray(values).dtype.kind in "Ubiu"}
     if target.has_classes:
         table[Y] = Column(benchmark.label, benchmark.names["label"])

@@ -16,6 +16,7 @@ from shiftbench.compat.wilds_eval import (
     Results,
     case_of,
     classes,
+    fitting,
     package_text,
     results_text,
 )
@@ -27,9 +28,9 @@ from shiftbench.compat.wilds_metadata import (
     UNLABELED_SPLITS,
     Named,
     Y,
+    all_rows,
     columns,
     kind_column,
-    labelled_first,
     labelled_rows,
     named,
 )
@@ -187,9 +188,12 @@ class WILDSDataset:
                 raise ShiftBenchError(f"{self.dataset_name} asks for {kind}, which is scored on the model's outputs; "
                                       "it takes no prediction_fn.")
             y_pred = prediction_fn(y_pred)
-        here = as_array(metadata)
-        predicted, label = (y_pred, y_true) if kind == "boxes" else (as_array(y_pred), as_array(y_true))
-        self._check(predicted, label, here)
+        here, are_boxes = as_array(metadata), kind == "boxes"
+        predicted, label = (y_pred, y_true) if are_boxes else (as_array(y_pred), as_array(y_true))
+        fitting(self.dataset_name, predicted, label, here, (
+            "Give {\"boxes\", \"scores\"} of every image." if are_boxes else
+            "Give one predicted class per item, or a prediction_fn that does, such as one that takes the argmax."
+            if self.benchmark.target.has_classes else "Give what the labels are, in their shape."))
         if self._named is not None:
             case = case_of(self._named.name, predicted, label, here, None, self.metadata_map, compat=self.compat,
                            full_metadata=self._named.whole, split_scheme=self.split_scheme)
@@ -209,20 +213,6 @@ class WILDSDataset:
             kinds = [self.metadata_fields.index(kind_column(position)) for position in range(self.y_array.shape[1])]
             results = wilds_kinds.tokens(case, here[:, kinds])
         return results, results_text(results)
-
-    def _check(self, predicted: Any, label: Any, here: Any) -> None:
-        """As many predictions, labels and rows of metadata, and predictions of the labels' shape."""
-        are_boxes = self.benchmark.target.detects
-        if len(here) == len(label) and len(predicted) == len(label) and (are_boxes or predicted.shape == label.shape):
-            return
-        if are_boxes:
-            raise ShiftBenchError(f"{self.dataset_name}: {len(predicted)} predictions, {len(label)} labels and "
-                                  f"{len(here)} rows of metadata. Give {{\"boxes\", \"scores\"}} of every image.")
-        raise ShiftBenchError(f"{self.dataset_name}: predictions have the shape {predicted.shape}, labels "
-                              f"{label.shape} and metadata {here.shape}. " + (
-                                  "Give one predicted class per item, or a prediction_fn that does, such as one that "
-                                  "takes the argmax." if self.benchmark.target.has_classes else
-                                  "Give what the labels are, in their shape."))
 
 
 def drawn_share(rows: Ints, frac: float) -> Ints:
@@ -302,7 +292,7 @@ class WILDSUnlabeledDataset(WILDSDataset):
     the package says there.
     """
 
-    _take = staticmethod(labelled_first)
+    _take = staticmethod(all_rows)
     _has_labels = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
