@@ -19,7 +19,7 @@ from shiftbench.core import registry as plugins
 from shiftbench.methods import METHODS
 from shiftbench.models.names import CATALOGUE
 from shiftbench.readers import READERS
-from shiftbench.reporting.sections import SECTIONS
+from shiftbench.reporting.page import SECTIONS
 from shiftbench.scoring.metrics import METRICS
 from shiftbench.shifts import SHIFTS
 from tests.strategies import toy

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shiftbench.data.scores import ALL, RUN, Scores
-from shiftbench.reporting.results import shown_scores
+from shiftbench.reporting.page import shown_scores
 from shiftbench.reporting.sections.fine_grained_numbers import Estimate, estimate
 from shiftbench.reporting.sections.fine_grained_scores import METRICS, FineGrainedScores, fine_grained_scores
 from shiftbench.reporting.sections.takeaways import takeaways

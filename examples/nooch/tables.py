@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from shiftbench.data.scores import RUN
-from shiftbench.reporting.results import read_source, shown_scores
+from shiftbench.reporting.page import read_source, shown_scores
 from shiftbench.reporting.sections.nooch_scores import cells, criterion, mean, nooch_in, tasks
 from shiftbench.scoring.hard_items import EASY
 

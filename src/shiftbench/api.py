@@ -766,7 +766,7 @@ def table(
     """
     from shiftbench.core.files import write_text
     from shiftbench.reporting.comparison import Comparison, lines, writer
-    from shiftbench.reporting.results import read_source, shown_scores
+    from shiftbench.reporting.page import read_source, shown_scores
     from shiftbench.scoring.outside_runs import runs_or_scores
 
     write = writer(format, out)
@@ -828,8 +828,8 @@ def report(
 
     `figures` is a folder: each figure is written there as SVG and PNG, and the table behind it as CSV and LaTeX.
     """
+    from shiftbench.reporting.page import check_compared, is_score_table, read_source
     from shiftbench.reporting.page import report as write_report
-    from shiftbench.reporting.results import check_compared, is_score_table, read_source
 
     runs = source
     words = _words(name, method, setting, seed)

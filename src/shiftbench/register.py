@@ -187,18 +187,18 @@ def model(name: str, **facts: Any) -> Callable[[M], M]:
 def section(
     name: str, head: str = "", *, shifts: str | tuple[str, ...] = (), column: str = "", classes: bool = False
 ) -> Callable[[F], F]:
-    """Enter a section of the page: a function of `reporting.results.Results` that gives its content, or None.
+    """Enter a section of the page: a function of `reporting.page.Results` that gives its content, or None.
 
     The content is a dict: `text` (a paragraph, or several), `tables` (caption, columns, rows of each) and `figures`
-    (of `reporting.drawing`). `head` is its title. `shifts`, a further `column` and `classes` restrict the benchmarks
+    (of `reporting.charts`). `head` is its title. `shifts`, a further `column` and `classes` restrict the benchmarks
     that it is about.
     """
     module = _caller("section", name)
 
     def add(function: F) -> F:
-        from shiftbench.reporting.sections import SECTIONS, Section
+        from shiftbench.reporting.page import SECTIONS, Section
 
-        entry = Section(name, name, head or name.replace("_", " "), listed(shifts), column, classes,
+        entry = Section(name, head or name.replace("_", " "), listed(shifts), column, classes,
                         _function("section", name, function))
         enter(SECTIONS, name, Owner.of(function, module))(entry)
         return function

@@ -19,7 +19,7 @@ from shiftbench.data.scores import Measure
 from shiftbench.exports import export
 from shiftbench.images.decode import images
 from shiftbench.methods import METHODS
-from shiftbench.reporting.drawing import samples
+from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.terminal import GROUPS, scores_table
 from shiftbench.scoring import means
 from shiftbench.scoring.gaps import Side, gap

@@ -17,11 +17,9 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.human.people import METRICS
 from shiftbench.reporting import report
-from shiftbench.reporting.drawing import to_svg
-from shiftbench.reporting.page import results_of
-from shiftbench.reporting.plots import HEIGHT, WIDTH, looks_of
-from shiftbench.reporting.results import ANNOTATED
-from shiftbench.reporting.sections import SECTIONS
+from shiftbench.reporting.charts import HEIGHT, WIDTH, looks_of
+from shiftbench.reporting.figures import to_svg
+from shiftbench.reporting.page import ANNOTATED, SECTIONS, results_of
 from shiftbench.reporting.sections.breeds import content, source_against_target
 from shiftbench.reporting.sections.breeds_points import (
     by_class,

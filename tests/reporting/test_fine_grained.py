@@ -17,9 +17,9 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.methods.presets import NINETEEN, VARIANTS
 from shiftbench.reporting import report
-from shiftbench.reporting.drawing import to_svg
+from shiftbench.reporting.charts import BOTTOM, LEFT, TOP
+from shiftbench.reporting.figures import to_svg
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.plots import BOTTOM, LEFT, TOP
 from shiftbench.reporting.sections.fine_grained import change_lines, content
 from shiftbench.reporting.sections.fine_grained_numbers import (
     ablation,

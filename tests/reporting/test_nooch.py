@@ -15,9 +15,9 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import Scores
 from shiftbench.reporting import report
-from shiftbench.reporting.drawing import to_svg
+from shiftbench.reporting.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
+from shiftbench.reporting.figures import to_svg
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.plots import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
 from shiftbench.reporting.sections.nooch import content, points_panel
 from shiftbench.reporting.sections.nooch_items import beaten, compared
 from shiftbench.reporting.sections.nooch_scores import Point, applies, cells, harder, nooch_in, points, table, tasks

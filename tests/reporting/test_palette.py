@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from shiftbench.reporting.drawing import COLOURS, DARK, LIGHT, PRINT
+from shiftbench.reporting.charts import COLOURS, DARK, LIGHT, PRINT
 
 LEAST = 18.0
 """Distance in CIELAB; 2 is a difference that one just sees between large patches side by side."""

@@ -15,24 +15,28 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.reporting.drawing import LIGHT, MARKERS, STYLES, Figure, css, drawn, to_svg
-from shiftbench.reporting.page import write_figures
-from shiftbench.reporting.plots import (
+from shiftbench.reporting.charts import (
     BOTTOM,
     HEIGHT,
     LEFT,
+    LIGHT,
+    MARKERS,
     SPACING,
+    STYLES,
     TOP,
     WIDTH,
     Bar,
     Dot,
     Entry,
+    Figure,
     Guide,
     Look,
     Scale,
     Series,
     Spot,
     around,
+    css,
+    drawn,
     hundredths,
     legends,
     lines,
@@ -41,6 +45,7 @@ from shiftbench.reporting.plots import (
     scale,
     scatter,
 )
+from shiftbench.reporting.figures import to_svg, write_figures
 
 EVIL = '<script>alert("1")</script> & {{ 7 * 7 }}'
 finite = st.floats(-1e6, 1e6)

@@ -16,7 +16,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
-from shiftbench.reporting.results import shown_scores
+from shiftbench.reporting.page import shown_scores
 from shiftbench.scoring import means, score
 from shiftbench.scoring.select import (
     RULES,

@@ -15,7 +15,7 @@ import pytest
 import shiftbench as sb
 from shiftbench.core.arrays import child
 from shiftbench.core.files import read_json, write_json
-from shiftbench.reporting.results import read_source
+from shiftbench.reporting.page import read_source
 
 pytest.importorskip("starlette", reason="starlette is not installed (extra: studio)")
 import uvicorn

@@ -10,7 +10,7 @@ import pytest
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.reporting.comparison import difference_in_words, mean_in_words, p_in_words
-from shiftbench.reporting.results import read_source, shown_scores
+from shiftbench.reporting.page import read_source, shown_scores
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.webapp import compare_view, scored_sources
 from shiftbench.webapp.looks import Books, sealed

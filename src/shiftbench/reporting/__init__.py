@@ -1,7 +1,6 @@
 """Scores -> tables, figures, one HTML page that needs no network."""
 
-from shiftbench.reporting.page import report
-from shiftbench.reporting.results import shown_scores
+from shiftbench.reporting.page import report, shown_scores
 from shiftbench.reporting.score_tables import pivot
 from shiftbench.reporting.sections.families import distance_tables, families, family_table, share_tables
 from shiftbench.reporting.terminal import as_table, rules_table, scores_table

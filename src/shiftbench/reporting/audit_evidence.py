@@ -14,12 +14,12 @@ from shiftbench.auditing.table_items import as_array
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, child
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.questions import base_of
-from shiftbench.reporting.drawing import Panel, thumbnails
-from shiftbench.reporting.plots import (
+from shiftbench.reporting.charts import (
     Bar,
     Entry,
     Guide,
     Look,
+    Panel,
     Spot,
     cell,
     hundredths,
@@ -29,6 +29,7 @@ from shiftbench.reporting.plots import (
     scale,
     scatter,
 )
+from shiftbench.reporting.pictures import thumbnails
 from shiftbench.reporting.score_tables import in_unit, percent
 from shiftbench.scoring.intervals import wilson
 

@@ -12,9 +12,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text
 from shiftbench.data.predictions import PREDICTIONS
 from shiftbench.reporting.audit_evidence import INSIDE, NARROW, Evidence, behind, name_of
-from shiftbench.reporting.drawing import Figure, Panel
+from shiftbench.reporting.charts import Bar, Entry, Figure, Look, Panel, cell, labelled_rows, scale, signed
 from shiftbench.reporting.page import environment
-from shiftbench.reporting.plots import Bar, Entry, Look, cell, labelled_rows, scale, signed
 from shiftbench.reporting.score_tables import in_unit, percent
 
 SHOWN = 12

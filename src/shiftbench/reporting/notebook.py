@@ -11,8 +11,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
-from shiftbench.reporting.drawing import Figure, to_svg
-from shiftbench.reporting.plots import Bar, Entry, Look, hundredths, looks_of, plain, rows, scale
+from shiftbench.reporting.charts import Bar, Entry, Figure, Look, hundredths, looks_of, plain, rows, scale
+from shiftbench.reporting.figures import to_svg
 from shiftbench.reporting.score_tables import in_unit, methods_in
 from shiftbench.reporting.terminal import (
     contents_table,

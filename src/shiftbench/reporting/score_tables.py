@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ Row = dict[str, Any]
 
 BASELINES = ("erm", "resnet18", "resnet50")
 """Plain ERM: the first of these that a table has leads it."""
+COLUMN = {"under": "", "block": "", "badge": "", "form": "", "worst": False, "marks": True, "edge": False}
+"""What a column of a page's table is unless it says so: see `methods_table`."""
 SHORT = 14
 """Longest word, in letters, that fits on a line of any column."""
 
@@ -77,10 +80,13 @@ def methods_table(columns: Sequence[tuple[Row, Mapping[str, Row | None]]], names
     are means over.
     """
     cells = [column for _, column in columns]
-    heads = [{"under": "", "block": "", "worst": False, "marks": True, **head} for head, _ in columns]
+    heads = [{**COLUMN, **head} for head, _ in columns]
+    for before, head in pairwise(heads):
+        head["edge"] = head["block"] != before["block"]
     methods = names or methods_in(method for column in cells for method, cell in column.items() if cell)
     return {"columns": heads, "blocks": list(Counter(head["block"] for head in heads).items()),
-            "rows": [{"method": method, "cells": [column.get(method) for column in cells]} for method in methods],
+            "rows": [{"method": method, "form": "", "under": "", "cells": [column.get(method) for column in cells]}
+                     for method in methods],
             "seeds": seeds_in_words({method: {cell["runs"] for column in cells if (cell := column.get(method))
                                               and "runs" in cell} for method in methods})}
 

@@ -15,6 +15,7 @@ from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import SPLITS, Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import RUN, Measure, Scores
+from shiftbench.reporting.charts import Figure, Panel, drawn
 from shiftbench.reporting.comparison import (
     Line,
     difference_in_words,
@@ -25,11 +26,8 @@ from shiftbench.reporting.comparison import (
     number_in_words,
     p_in_words,
 )
-from shiftbench.reporting.drawing import Figure, Panel, drawn
-from shiftbench.reporting.page import results_of
-from shiftbench.reporting.results import Source, shown_scores
+from shiftbench.reporting.page import SECTIONS, Source, results_of, shown_scores
 from shiftbench.reporting.score_tables import column_of, methods_in
-from shiftbench.reporting.sections import SECTIONS
 from shiftbench.reporting.sections.families import families
 from shiftbench.scoring.listing import names_in
 from shiftbench.scoring.metrics import METRICS, is_worst, metric_of

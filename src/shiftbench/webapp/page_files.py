@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from shiftbench.reporting.drawing import css
+from shiftbench.reporting.charts import css
 
 PLACE = '{"answers": "here"}'
 """The placeholder for a view's answers in the inlined page."""

@@ -12,7 +12,7 @@ from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.scores import Scores
-from shiftbench.reporting.results import Source, open_source
+from shiftbench.reporting.page import Source, open_source
 from shiftbench.scoring.listing import runs_in
 from shiftbench.webapp.runs_view import changed, states_of
 from shiftbench.webapp.shelf import Thing

@@ -3,16 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.models.names import seen_note
-from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import (
+from shiftbench.reporting.charts import (
     Bar,
     Cell,
     Entry,
+    Figure,
     Guide,
     Look,
+    Panel,
     Series,
     Spot,
     around,
@@ -27,7 +30,7 @@ from shiftbench.reporting.plots import (
     shares,
     steps,
 )
-from shiftbench.reporting.results import HUMAN, PAIRWISE, Content, Results
+from shiftbench.reporting.page import HUMAN, PAIRWISE, Block, Chapter, Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
     column_of,
@@ -62,6 +65,15 @@ TABLE = {"source": ("Source", "id_test"), "target": ("Target", "test"), "rt": ("
          "whole": ("Target-trained", "end to end"), "relative": ("Relative", "target / source"),
          "drop": ("Drop", "points lost")}
 """Columns of a benchmark's table: a field of a point, its head and the text under it."""
+UNDER = ("After Santurkar, Tsipras and Mądry (2021): a model learns superclasses from some of their subclasses, the "
+         "source, and is tested on others, the target. Figures have the numbers of the paper’s.")
+FOOT = Markup("Relative accuracy: percentiles of 10,000 draws of target over source, for one run a bootstrap over "
+              "items, for a mean over seeds draws from the intervals of the two means, which are over items and "
+              "seeds. It takes source and target as independent: their items are not the same, and what a seed does "
+              "to both is left out, which as a rule makes the interval too wide rather than too narrow.")
+RETRAINED = Markup(" Target-RT: the last layer trained on target items that are in no other split, its learning rate "
+                   "chosen on <code>val</code>; the paper chooses it on the test.")
+RETRAIN = Markup(" <code>shiftbench retrain RUNS</code> adds target-RT.")
 COLUMNS = ("benchmark", "model", "quantity", "value", "low", "high")
 
 
@@ -76,12 +88,18 @@ def content(results: Results) -> Content | None:
              and (models := points(shown, benchmark, results.level, references.get(benchmark.name)))]
     if not tasks:
         return None
-    humans = any(PAIRWISE in results.scores.where(benchmark=benchmark.name, method=HUMAN)["metric"]
-                 for benchmark, _ in tasks)
     measured = [name for name in ON_TARGET if any(getattr(point, name) for _, models in tasks for point in models)]
-    return {"tables": [_table(benchmark, models, measured) for benchmark, models in tasks], "measured": measured,
-            "seen": _seen([benchmark for benchmark, _ in tasks], results), "humans": humans,
-            "figures": _figures(shown, results, tasks, measured)}
+    tables = [_table(benchmark, models, measured) for benchmark, models in tasks]
+    figures = _figures(shown, results, tasks, measured)
+    seen = _seen([benchmark for benchmark, _ in tasks], results)
+    blocks: list[Block] = [("under", {"text": UNDER}), *([("notes", {"lines": seen})] if seen else [])]
+    blocks += [("table", {"table": table, "form": "even models", "head": "Model", "keyed": False, "caption": Markup(
+        "<b>{name}</b>: {about}; {n}. Per cent{seeds}; below each value its {level} % interval").format(
+            **table, level=f"{100 * results.level:g}")}) for table in tables]
+    blocks += [("foot", {"text": FOOT + (RETRAINED if "rt" in measured else RETRAIN)}),
+               *(("plot", {"figure": figure}) for figure in figures)]
+    return {"chapters": [Chapter("breeds", "Subpopulation shift (BREEDS)", blocks)], "tables": tables,
+            "figures": figures}
 
 
 def _seen(benchmarks: Sequence[Benchmark], results: Results) -> list[str]:

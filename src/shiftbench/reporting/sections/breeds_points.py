@@ -12,8 +12,8 @@ import numpy as np
 from shiftbench.core.arrays import Floats, child
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
-from shiftbench.reporting.plots import Cell
-from shiftbench.reporting.results import of_runs, shown_scores
+from shiftbench.reporting.charts import Cell
+from shiftbench.reporting.page import of_runs, shown_scores
 from shiftbench.reporting.score_tables import Row, column_of, methods_in
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, student, wilson

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from shiftbench.core.arrays import encode
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.groupings import OWN, spaced
 from shiftbench.data.scores import ALL, Measure, Scores
-from shiftbench.reporting.drawing import Figure, samples
-from shiftbench.reporting.plots import (
+from shiftbench.reporting.charts import (
     Bar,
     Dot,
     Entry,
+    Figure,
     Look,
     hundredths,
     legends,
@@ -25,9 +26,11 @@ from shiftbench.reporting.plots import (
     scale,
     shares,
 )
-from shiftbench.reporting.results import Content, Results
+from shiftbench.reporting.page import Chapter, Content, Results
+from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.score_tables import (
     Row,
+    breakable,
     column_of,
     enumeration,
     methods_table,
@@ -58,8 +61,14 @@ def content(results: Results) -> Content | None:
     """One card per benchmark, in the order of the page."""
     looks = looks_of(results.methods)
     cards = [_card(results, benchmark, looks) for benchmark in results.benchmarks]
-    return {"cards": cards, "figures": [figure for card in cards for figure in card["figures"]],
-            "links": [(f"b{number}", card["name"]) for number, card in enumerate(cards, 1)]}
+    shifts, many = any(map(trains, results.benchmarks)), len(cards) > 1
+    head = ("The shifts" if many else "The shift") if shifts else ("The benchmarks" if many else "The benchmark")
+    text = ("What differs between training and test in each benchmark, and what every method makes of it."
+            if shifts else "What is tested on, and what every model makes of it.")
+    chapters = [Chapter("", head, [("under", {"text": text})])] if cards else []
+    chapters += [Chapter(f"b{number}", "", [("card", {"card": card, "anchor": f"b{number}"})], card["name"])
+                 for number, card in enumerate(cards, 1)]
+    return {"chapters": chapters, "figures": [figure for card in cards for figure in card["figures"]]}
 
 
 def _card(results: Results, benchmark: Benchmark, looks: Mapping[str, Look]) -> Row:
@@ -71,7 +80,7 @@ def _card(results: Results, benchmark: Benchmark, looks: Mapping[str, Look]) -> 
     has_pictures = collection is not None and collection.pixels is not None
     tags, bars = _tags(card), _bars(scores, benchmark)
     return {
-        "name": benchmark.name, "shift": str(card.get("shift", "")), "trains": trains(benchmark),
+        "name": benchmark.name,
         "task": benchmark.target.task(benchmark.names["label"]),
         "collection": str(source.get("name", "")), "summary": summary(benchmark), "facts": _facts(benchmark),
         "explanation": tags, "n_classes": len(benchmark.names["label"]),
@@ -94,9 +103,10 @@ def _facts(benchmark: Benchmark) -> list[tuple[str, str]]:
     return [*facts, *((split, f"{len(benchmark.rows(split)):,}") for split in benchmark.splits)]
 
 
-def _counts(benchmark: Benchmark) -> list[Row]:
+def _counts(benchmark: Benchmark) -> list[list[str]]:
+    """A row per group: its name, and how many items it has in each split."""
     counts, splits = benchmark.counts(), benchmark.splits
-    return [{"group": name, "cells": [counts[split].get(name, 0) for split in splits]}
+    return [[breakable(name), *(f"{counts[split].get(name, 0):,}" for split in splits)]
             for name in benchmark.names["group"] if any(name in sizes for sizes in counts.values())]
 
 
@@ -217,10 +227,12 @@ def _versus(scores: Scores) -> Row:
             "groups": len(groups), "supported": sum(pair.low > 0 for pair in groups)}
 
 
-def _beside(pair: Comparison) -> Row:
+def _beside(pair: Comparison) -> list[str]:
     items = "All items" if pair.metric == "accuracy" else "Worst group"
-    return pair._asdict() | {"difference": pair.difference, "p": probability(pair.p),
-                             "where": items if pair.group == ALL else pair.group}
+    interval = Markup(" <small>{} to {}</small>").format(percent(pair.low), percent(pair.high))
+    return [breakable(items if pair.group == ALL else pair.group), f"{pair.n:,}", breakable(pair.best),
+            percent(pair.best_value), breakable(pair.other), percent(pair.other_value),
+            percent(pair.difference) + (interval if pair.low == pair.low else ""), probability(pair.p)]
 
 
 def _groupings(scores: Scores, benchmark: Benchmark) -> list[str]:

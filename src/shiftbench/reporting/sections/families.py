@@ -6,16 +6,16 @@ minority in training.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.scores import ALL, Scores
-from shiftbench.reporting.drawing import Figure
-from shiftbench.reporting.plots import (
+from shiftbench.data.scores import ALL, Measure, Scores
+from shiftbench.reporting.charts import (
     Dot,
     Entry,
+    Figure,
     Look,
     Scale,
     Series,
@@ -27,7 +27,6 @@ from shiftbench.reporting.plots import (
     rows,
     scale,
 )
-from shiftbench.reporting.results import Content, Results
 from shiftbench.reporting.score_tables import (
     Row,
     column_of,
@@ -38,8 +37,12 @@ from shiftbench.reporting.score_tables import (
     pivot,
     with_interval,
 )
-from shiftbench.scoring.metrics import is_worst
+from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 
+if TYPE_CHECKING:
+    from shiftbench.reporting.page import Block, Chapter, Content, Results
+
+ACCURACY = Measure("accuracy")
 MOST = 6
 """Benchmarks outside every family that get a sentence of their own."""
 BEFORE = " before the shift"
@@ -140,34 +143,54 @@ def _head(benchmark: Benchmark, kind: str) -> str:
 
 # Content of the page
 
-def content(results: Results) -> Content | None:
-    """A table per family of two benchmarks or more, and a figure of those that are ladders or shares."""
-    own_families = [family._replace(members=tuple(member for member in family.members if member.target.has_classes))
-                    for family in families(results.benchmarks)]
-    own_families = [family for family in own_families if len(family.members) > 1]
-    tables = [_family(results, family, [other.kind for other in own_families[:at]].count(family.kind))
-              for at, family in enumerate(own_families)]
-    heads = {"distance": "Accuracy against distance: ", "share": "Subpopulation shift: ", "other": ""}
-    return {"families": tables, "figures": [figure for block in tables for figure in block["figures"]],
-            "links": [(f"f{number}", heads[family.kind] + family.title)
-                      for number, family in enumerate(own_families, 1)],
-            } if tables else None
+def content(results: "Results") -> "Content | None":
+    """A chapter per family of two benchmarks or more: its table, and a figure if it is a ladder or has shares."""
+    own = [family._replace(members=tuple(member for member in family.members if member.target.has_classes))
+           for family in families(results.benchmarks)]
+    own = [family for family in own if len(family.members) > 1]
+    figures, chapters = [], []
+    for number, family in enumerate(own):
+        table = family_table(results.shown, family)
+        drawn = _figures(results, family, table, [other.kind for other in own[:number]].count(family.kind))
+        figures += drawn
+        chapters.append(_chapter(f"f{number + 1}", family, table, drawn, results.level))
+    return {"chapters": chapters, "figures": figures} if chapters else None
 
 
-def _family(results: Results, family: Family, before: int) -> Row:
-    """A family's table with its figure; `before` counts the families of its kind that came first."""
-    table = family_table(results.shown, family)
+def _chapter(anchor: str, family: Family, table: Row, figures: Sequence[Figure], level: float) -> "Chapter":
+    from shiftbench.reporting.page import Chapter
+
     tests = [benchmark.items[benchmark.rows("test")] for benchmark in family.members]
-    table |= {"n": _sizes(table), "figures": [],
-              "same_test": all(np.array_equal(tests[0], items) for items in tests)}
-    if any(cell for row in table["rows"] for cell in row["cells"]):
-        more = f"-{before + 1}" if before else ""
-        looks = looks_of(results.methods)
-        if family.kind == "distance":
-            table["figures"] = [_ladder(results.shown, table, family.members, looks, more)]
-        if family.kind == "share":
-            table["figures"] = [_shares(table, looks, more)]
-    return table
+    same = all(np.array_equal(tests[0], items) for items in tests)
+    head, link, text = {
+        "distance": (f"{family.title}: accuracy as the shift grows", f"Accuracy against distance: {family.title}",
+                     "The test items stay the same while the training items move away from them." if same else
+                     "Training and test items move apart; each benchmark has test items of its own."),
+        "share": (f"{family.title}: when a group is rare in training", f"Subpopulation shift: {family.title}",
+                  "p is the share of the minority groups in training; in test all groups weigh the same. The average "
+                  "hides what the worst group shows."),
+        "other": (family.title, family.title, "Accuracy after the shift, on average and in the worst group."),
+    }[family.kind]
+    blocks: list[Block] = [("under", {"text": text})]
+    blocks += [("plot", {"figure": figure, "head": False, "more": " The table below holds every number."})
+               for figure in figures]
+    if table["rows"]:
+        what = f"{table['blocks'][0][0]}, per cent" if len(table["blocks"]) == 1 else "Per cent of test items"
+        blocks += [("table", {"table": table, "caption": f"{what}{table['seeds']}; below each value its "
+                              f"{100 * level:g} % interval"}),
+                   ("foot", {"text": "Shaded: the best of its column. ≈ does not differ significantly from the best "
+                             f"on these items and seeds. {_sizes(table)}"})]
+    return Chapter(anchor, head, blocks, link)
+
+
+def _figures(results: "Results", family: Family, table: Row, before: int) -> list[Figure]:
+    """The figure of a family; `before` counts the families of its kind that came first."""
+    if not any(cell for row in table["rows"] for cell in row["cells"]):
+        return []
+    more, looks = f"-{before + 1}" if before else "", looks_of(results.methods)
+    if family.kind == "distance":
+        return [_ladder(results.shown, table, family.members, looks, more)]
+    return [_shares(table, looks, more)] if family.kind == "share" else []
 
 
 def _sizes(table: Row) -> str:
@@ -243,7 +266,29 @@ def _shares(table: Row, looks: dict[str, Look], more: str) -> Figure:
 
 # What the numbers say, in a sentence
 
-def findings(table: Row) -> list[tuple[str, str]]:
+def findings(shown: Scores, benchmarks: Sequence[Benchmark]) -> list[tuple[str, str]]:
+    """Title and sentence of every family, then of the benchmarks that are not ranked by average accuracy."""
+    by_accuracy = {member.name for member in benchmarks if member.target.has_classes and member.headline == ACCURACY}
+    lines = [line for family in families(benchmarks) for line in _of_family(family_table(shown, family._replace(
+        members=tuple(member for member in family.members if member.name in by_accuracy))))]
+    for benchmark in benchmarks:
+        if benchmark.name in by_accuracy:
+            continue
+        metric, by = benchmark.headline
+        column = column_of(shown, benchmark.name, metric, by=by)
+        if not column:
+            continue
+        method, first = next(iter(column.items()))
+        per = "\u00a0%" if metric_of(metric).unit == "share" else ""
+        whose = f": “{first['group']}”, n\u00a0=\u00a0{first['n']:,}" if is_worst(metric) else ""
+        lines.append((f"{benchmark.name}.", f"{method} has {in_unit(first['value'], first)}{per} on test in what ranks "
+                      f"here ({in_words(metric, by)}{whose})."
+                      + best_in_words([{"method": name, "cells": [cell]} for name, cell in column.items()], 0, "by it",
+                                      per)))
+    return lines
+
+
+def _of_family(table: Row) -> list[tuple[str, str]]:
     """Title and sentence: what a family's table shows about its first method and the best one at the hardest shift."""
     entries, columns = table["rows"], table["columns"]
     if not entries:

@@ -4,10 +4,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from shiftbench.methods.presets import NINETEEN
-from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import Bar, Dot, Entry, Look, Scale, Series, legends, lines, rows, scale, shares, signed
-from shiftbench.reporting.results import Content, Results, shown_scores
+from shiftbench.reporting.charts import (
+    Bar,
+    Dot,
+    Entry,
+    Figure,
+    Look,
+    Panel,
+    Scale,
+    Series,
+    legends,
+    lines,
+    rows,
+    scale,
+    shares,
+    signed,
+)
+from shiftbench.reporting.page import Block, Chapter, Content, Results, shown_scores
 from shiftbench.reporting.sections.fine_grained_numbers import (
     AXES,
     Ablated,
@@ -31,6 +47,10 @@ from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
 from shiftbench.scoring.select import RULES
 
 WHOSE = {"macro_f1": "as the text of the paper", "accuracy": "top-1, as the released code"}
+FOOT = ("Student’s over seeds; seeds of one data set are averaged over its benchmarks first. ✓ the interval lies "
+        "wholly where the paper’s claim puts it, ✗ wholly on the other side, ? neither. A takeaway agrees where all "
+        "of its statements hold and does not where one fails. Each is judged for itself, so of many one may be wrong"
+        " by chance.")
 SHOWN = 6
 """Panels of sorted bars that are open on the page; the others are folded away."""
 LINES = {
@@ -59,11 +79,34 @@ def content(results: Results) -> Content | None:
             by_metric[metric] = scores
     if not by_metric:
         return None
-    first = next(iter(by_metric.values()))
     parts = [_part(scores, results) for scores in by_metric.values()]
-    return {"baseline": first.baseline, "methods": len(first.methods), "benchmarks": len(first.places),
-            "seeds": len(first.seeds), "others": first.others, "scratch": first.scratch is not None, "shown": SHOWN,
-            "parts": parts, "figures": [figure for part in parts for figure in part["figures"]]}
+    blocks: list[Block] = [("under", {"text": _what(next(iter(by_metric.values())))})]
+    for number, part in enumerate(parts):
+        anchor = f"fine-grained-{part['metric']}"
+        head = f"By {part['words']}, {part['whose']}: the seven takeaways, put to these scores"
+        of_metric: list[Block] = [
+            ("under", {"text": "Where a method has several settings, runs are chosen by the rule "
+                               f"“{part['rule']}”."}),
+            ("takeaways", {"claims": part["takeaways"]}),
+            ("foot", {"text": f"In brackets: {100 * results.level:g} % intervals, {FOOT}"}),
+            *(("plot", {"figure": figure, "shown": SHOWN}) for figure in part["figures"])]
+        blocks += [("folded", {"summary": Markup('<h3 class="sub" id="{}">{}</h3>').format(anchor, head),
+                               "form": "metric", "blocks": of_metric})] if number else [
+            ("sub", {"text": head, "anchor": anchor}), *of_metric]
+    return {"chapters": [Chapter("fine-grained", "Fine-grained analysis", blocks)], "parts": parts,
+            "figures": [figure for part in parts for figure in part["figures"]]}
+
+
+def _what(scores: FineGrainedScores) -> str:
+    """What was measured, in words."""
+    benchmarks, seeds = len(scores.places), len(scores.seeds)
+    scratch = ", and pretrained is compared with the same net from scratch" if scores.scratch is not None else ""
+    others = f" Not among its nineteen methods, and left out here: {', '.join(scores.others)}." if scores.others else ""
+    return (f"An experiment in the manner of Wiles et al. (2022): {len(scores.methods)} methods on {benchmarks} "
+            f"benchmark{'s' if benchmarks > 1 else ''} of spurious correlation, low-data drift and unseen data shift, "
+            f"{seeds} seed{'s' if seeds > 1 else ''}; the baseline is {scores.baseline}{scratch}. Figures have the "
+            "numbers of the paper’s. The text of the paper scores by F1, its released code by top-1 accuracy: both are "
+            f"here, one after the other.{others}")
 
 
 def _part(scores: FineGrainedScores, results: Results) -> Content:

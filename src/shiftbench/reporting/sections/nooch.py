@@ -5,13 +5,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Scores
-from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import Cell, Guide, Look, Scale, Spot, around, legends, looks_of, plain, scale, scatter
-from shiftbench.reporting.results import Content, Results
-from shiftbench.reporting.score_tables import methods_in, with_interval
+from shiftbench.reporting.charts import (
+    Cell,
+    Figure,
+    Guide,
+    Look,
+    Panel,
+    Scale,
+    Spot,
+    around,
+    legends,
+    looks_of,
+    plain,
+    scale,
+    scatter,
+)
+from shiftbench.reporting.page import Block, Chapter, Content, Results
+from shiftbench.reporting.score_tables import Row, methods_in, with_interval
 from shiftbench.reporting.sections.nooch_items import compared, example_figures, mean_losses
 from shiftbench.reporting.sections.nooch_scores import (
     NEGATIVE,
@@ -29,6 +43,15 @@ from shiftbench.scoring.hard_items import EASY, HARD, SIDES
 
 SHOWN = 4
 """Tables of single benchmarks that stand open on the page."""
+UNDER = ("After Madras and Zemel (2021): a hard positive shows the object without its usual surroundings, a hard "
+         "negative the surroundings without the object; every other item is easy. Tables and figures have the "
+         "numbers of the paper’s.")
+FOOT = ("AUC is higher better, all else lower. AUC on hard items sets hard positives against hard negatives; “hard "
+        "+” and “hard −” are the two sides alone, which have a loss but no AUC. Its interval is DeLong’s on the "
+        "scale of the logit. ECE: the predicted class’s probability in 15 bins of equal width; being a sum of "
+        "absolute values it is above 0 even for a calibrated model, and its interval reaches down as far as chance "
+        "may have lifted it. Worst group: over label × strongest cue, or, where hard items were told by a question, "
+        "the worse of the two hard sides, as in Table 4.")
 SIDE = {POSITIVE: "positives", NEGATIVE: "negatives"}
 
 
@@ -48,12 +71,48 @@ def content(results: Results) -> Content | None:
             suites.setdefault(criterion(benchmark), []).append(benchmark)
     groups = list(suites.values())
     pairs = compared(results.index, results.shown, benchmarks, results.compare) if results.index else []
-    return {"tables": tables, "shown": SHOWN,
-            "tasks": [tasks(shown, members) for members in groups if len(members) > 1],
-            "figures": [*_harder(shown, groups, results.level), *_figures(shown, groups, results.level)],
-            "examples": example_figures(benchmarks, results.images, lambda benchmark: {} if results.index is None else
-                                        mean_losses(results.index, results.shown, benchmark)),
-            "compared": [pair.figure(results.images) for pair in pairs if pair.strips]}
+    figures = [*_harder(shown, groups, results.level), *_figures(shown, groups, results.level)]
+    examples = example_figures(benchmarks, results.images, lambda benchmark: {} if results.index is None else
+                               mean_losses(results.index, results.shown, benchmark))
+    differences = [pair.figure(results.images) for pair in pairs if pair.strips]
+    suite_tables = [tasks(shown, members) for members in groups if len(members) > 1]
+    blocks: list[Block] = [("under", {"text": UNDER})]
+    blocks += [("table", {"table": suite, "head": "Task", "keyed": False, "caption": Markup(
+        "<b>AUC on hard items</b>, {criterion}: hard positives against hard negatives, task by task (as in Tables 2 "
+        "and 3); below each value its {level} % interval").format(**suite, level=f"{100 * results.level:g}")})
+        for suite in suite_tables]
+    blocks += _folded([("table", {"table": table, "form": "even tight", "keyed": False, "caption": Markup(
+        "<b>{name}</b>, {criterion}. Test: {sizes}{seeds}").format(**table)}) for table in tables])
+    blocks += [("foot", {"text": FOOT}), *(("plot", {"figure": figure}) for figure in figures)]
+    blocks += [("sub", {"text": "Figures 1, 2 and 8. Hard items, and where the criteria disagree"})] if examples else []
+    blocks += [("folded", {"summary": f"{example['figure']}: {example['name']}", "open": example is examples[0],
+                           "blocks": list(map(_example, example["strips"]))}) for example in examples]
+    blocks += [("sub", {"text": "Figures 7 and 8. Where two methods differ most"})] if differences else []
+    blocks += [("folded", {
+        "summary": f"{pair['name']}: {' and '.join(pair['methods'])}", "open": number < SHOWN, "blocks": [
+            ("under", {"text": f"Hard test items with the largest difference in loss (NLL{pair['seeds']}), the largest "
+                               "first."}), *map(_versus, pair["strips"])]}) for number, pair in enumerate(differences)]
+    return {"chapters": [Chapter("nooch", "Out-of-context challenge (NOOCh)", blocks)], "figures": figures,
+            "compared": differences}
+
+
+def _folded(tables: "list[Block]") -> "list[Block]":
+    """The first tables, and the others folded away."""
+    more = len(tables) - SHOWN
+    return tables if more <= 0 else [
+        *tables[:SHOWN], ("folded", {"summary": f"{more} more benchmarks", "blocks": tables[SHOWN:]})]
+
+
+def _example(strip: Row) -> "Block":
+    besides = f"; easy by the other ({strip['besides']})" if strip["besides"] else ""
+    return "strip", {"entries": strip["entries"],
+                     "caption": Markup("<b>{kind}s</b>, {criterion}{besides}").format(**strip | {"besides": besides})}
+
+
+def _versus(strip: Row) -> "Block":
+    kinds = f"{strip['kind']} items" if strip["kind"] == "hard" else f"{strip['kind']}s"
+    return "strip", {"entries": strip["entries"], "bold": True,
+                     "caption": Markup("<b>{better}</b> better than {worse}, {kinds}").format(**strip, kinds=kinds)}
 
 
 def _figures(shown: Scores, suites: Sequence[Sequence[Benchmark]], level: float) -> list[Figure]:

@@ -16,7 +16,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import RUN, Scores
-from shiftbench.reporting.drawing import pictures_of
+from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.score_tables import Row, methods_in
 from shiftbench.reporting.sections.nooch_scores import BASELINE, cells, criterion
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of

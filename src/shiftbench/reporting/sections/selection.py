@@ -4,17 +4,22 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from markupsafe import Markup, escape
 
-from shiftbench.reporting.drawing import Figure, Panel
-from shiftbench.reporting.plots import Dot, Entry, Look, hundredths, legends, looks_of, rows, scale
-from shiftbench.reporting.results import Content, Results
-from shiftbench.reporting.score_tables import Row, enumeration, methods_in, percent
+from shiftbench.reporting.charts import Dot, Entry, Figure, Look, Panel, hundredths, legends, looks_of, rows, scale
+from shiftbench.reporting.page import Block, Chapter, Content, Results
+from shiftbench.reporting.score_tables import COLUMN, Row, enumeration, methods_in, percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
 
 HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
 MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
          "target": "target labels"}
 """Words for the labels from after the shift that a rule used."""
+PEEKED = ("target", "unknown")
+"""Labels that nobody has before deployment: what used them is shaded."""
+FOOT = ("A rule chooses per method and seed. Regret is the oracle’s value minus that of the chosen run on the same "
+        "test items. The best of several runs is also the luckiest on these items, so a part of every regret is "
+        "chance. “Any setting” is the mean of all settings: what a choice without looking gives on average.")
 EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high": math.nan, "whose": ""}
 
 
@@ -47,7 +52,69 @@ def content(results: Results) -> Content | None:
              "settings": [(method, settings[method]) for method in methods_in(settings)],
              "seeds": _seeds({mean.seeds for mean in means}), "refused": _refusals(selection, names),
              "open": sorted({refusal.benchmark for refusal in selection.refused if refusal.rule == rule})}
-    return facts | _in_words(facts)
+    words = _in_words(facts)
+    return facts | {"short": words["short"], "chapters": [
+        Chapter("selection", "How the runs were chosen", _blocks(facts, words["long"]))]}
+
+
+def _blocks(selection: Content, text: str) -> "list[Block]":
+    """The figure, a table per target over all benchmarks and, folded, for each of them, and what the rules are."""
+    many, seeds = selection["benchmarks"], selection["seeds"]
+    first, *others = ([("table", {"table": _drawn(table, selection), "form": "even rules", "caption": Markup(
+        "<b>{} on test</b>, per cent{}; below it the interval and ↓ the regret").format(table["head"], seeds)})
+        for table in block["tables"]] for block in selection["blocks"])
+    blocks: list[Block] = [("under", {"text": text}), ("plot", {"figure": selection["figures"][0], "head": False})]
+    if not selection["blocks"][0]["benchmark"]:
+        blocks.append(("sub", {"text": f"Average over {many} benchmarks"}))
+    blocks += first
+    blocks += [("folded", {"summary": block["benchmark"], "form": "by-rule", "blocks": tables})
+               for block, tables in zip(selection["blocks"][1:], others, strict=True)]
+    blocks.append(("plain", {
+        "form": "counts legend-table",
+        "heads": ("Rule", "Takes the run with the", "Needs", "Labels from after the shift"), "rows": [
+            (rule["head"], escape(f"{rule['best']} {rule['by']}") + (Markup(
+                ' <span class="small">(on {} of {} benchmarks)</span>').format(rule["on"], many) if rule["on"] else ""),
+             rule["uses"], _badge(rule) or "none") for rule in selection["rules"]]}))
+    if selection["refused"]:
+        blocks.append(("notes", {"form": "notes refused", "lines": [
+            f"{head} does not apply{where}: {why}." for head, where, why in selection["refused"]]}))
+    more = " A rule that applies to some of the benchmarks only has its regret averaged over those." if many > 1 else ""
+    return [*blocks, ("foot", {"text": FOOT + more})]
+
+
+def _drawn(table: Row, selection: Content) -> Row:
+    """A table of one target as the page draws it: the regret below each value, and what used target labels marked."""
+    many = selection["benchmarks"]
+    columns = [{"head": rule["head"], "badge": _badge(rule), "form": "peek" if rule["labels"] in PEEKED else ""}
+               for rule in selection["rules"]]
+    columns.append({"head": "Any setting", "edge": True})
+    total = [{**table["total"], "method": f"Mean of {table['total']['of']} methods", "form": "total"}
+             ] if table["total"] else []
+    return {"blocks": [], "columns": [{**COLUMN, "marks": False, **column} for column in columns], "rows": [{
+        "method": row["method"], "form": row.get("form", ""),
+        "under": "" if "of" in row else f"{row['among']} settings" if row["among"] > 1 else "one setting",
+        "cells": [{**cell, "hidden": cell["part"], "below": _below(cell, many)}
+                  if cell and (cell["free"] or not cell["part"]) else None
+                  for cell in (*row["cells"], row["blind"])]} for row in [*table["rows"], *total]]}
+
+
+def _below(cell: Row, benchmarks: int) -> Markup:
+    """What stands below a value: its regret, the worst group, and over how many benchmarks it is a mean."""
+    below = Markup("")
+    if cell["free"]:
+        ends = f", {percent(cell['regret_low'])} to {percent(cell['regret_high'])} over seeds" if math.isfinite(
+            cell["regret_low"]) else ""
+        regret = Markup('↓ <data value="{}">{}</data>').format(cell["regret"], percent(cell["regret"]))
+        below += Markup('<small class="regret" title="regret: points behind the best run{}">{}</small>').format(
+            ends, regret if cell["regret"] > 0.00049 else "best")
+    if cell["part"]:
+        return below + Markup("<small>on {} of {}</small>").format(cell["part"], benchmarks)
+    return below + (Markup('<small class="which">{}</small>').format(cell["whose"]) if cell["whose"] else "")
+
+
+def _badge(rule: Row) -> Markup:
+    badge = Markup('<span class="badge {}">{}</span>')
+    return badge.format(rule["labels"], rule["mark"]) if rule["mark"] else Markup("")
 
 
 def _seeds(counts: set[int]) -> str:
@@ -128,7 +195,7 @@ def _regrets(block: Row, rules: Sequence[Row], benchmarks: int, looks: dict[str,
                 rule["head"], dots=[Dot(regret, f"{method}: {percent(regret)}", looks.get(method, Look()))
                                     for method, regret in regrets],
                 title=f"{rule['head']}: {text} points", under=rule["mark"] or on,
-                median=mean["regret"] if mean else None, warned=rule["labels"] in ("target", "unknown")))
+                median=mean["regret"] if mean else None, warned=rule["labels"] in PEEKED))
             numbers += [(table["target"], rule["name"], method, regret) for method, regret in regrets]
         panels.append(rows(f"{table['head']}: regret of each rule", drawn, x, width=440, left=160, height=43, spread=7))
     names = methods_in(method for _, _, method, _ in numbers)

@@ -1,16 +1,18 @@
 """The charts of a page: scatter, lines, and rows of bars or dots, on one kind of axis and under one kind of legend.
 
-Numbers in, panels of marks out (`drawing`). A cell is a mapping with value, low and high, as `score_tables.pivot` gives
-it; low and high may be NaN, and then there is no error bar.
+Numbers in, panels of marks out, and a panel as SVG. A cell is a mapping with value, low and high, as
+`score_tables.pivot` gives it; low and high may be NaN, and then there is no error bar. Lengths are pixels, y goes down.
+
+A mark names a style; STYLES defines how it looks, and both painters read it: SVG here, PNG in `figures`. SVG takes its
+colours from the page's variables, so that one drawing serves light and dark; PNG is light.
 """
 
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
 from itertools import pairwise
 from typing import Any, NamedTuple
-
-from shiftbench.reporting.drawing import Group, Mark, Panel, Point, box, line, marker, text
 
 WIDTH, HEIGHT = 360.0, 330.0
 """Size of a panel beside others."""
@@ -46,6 +48,125 @@ def numbers(cell: Cell) -> tuple[float, float, float]:
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
     return {name: Look(number, number) for number, name in enumerate(names)}
+
+
+# Marks
+
+Point = tuple[float, float]
+
+LIGHT = {
+    "paper": "#fcfbf8", "sheet": "#ffffff", "ink": "#1d1e22", "soft": "#54575e", "faint": "#70737b", "line": "#e5e2da",
+    "tint": "#f3f1eb", "mark": "#e7f0f7", "link": "#0a5c99", "warn": "#a3263b", "warned": "#fbf1f1", "m0": "#312b31",
+    "m1": "#0277ca", "m2": "#a63a00", "m3": "#006343", "m4": "#a5248b", "m5": "#ba820d", "m6": "#093255",
+    "m7": "#94834f",
+}
+DARK = {
+    "paper": "#131519", "sheet": "#1a1d22", "ink": "#e9eaed", "soft": "#b3b7bf", "faint": "#8f949e", "line": "#2c3037",
+    "tint": "#20242a", "mark": "#1d3142", "link": "#7cbcf0", "warn": "#ff9dab", "warned": "#28191d", "m0": "#eaeff0",
+    "m1": "#3199da", "m2": "#f28b4c", "m3": "#58d9a4", "m4": "#c4729f", "m5": "#ffc63d", "m6": "#a6d7fc",
+    "m7": "#a08660",
+}
+PRINT = LIGHT | {"paper": "#fff", "sheet": "#fff", "ink": "#000", "soft": "#444", "faint": "#666", "line": "#ccc",
+                 "tint": "#f2f2f2"}
+"""The page's colours by name; m0 to m7 are for methods, and `c` in a style means the colour of the mark's group.
+
+People who are colour-blind tell any two of m0 to m7 apart: they differ in lightness where their hues look alike (a test
+simulates it).
+"""
+COLOURS = 8
+
+
+class Style(NamedTuple):
+    """How a mark looks: names of colours, and widths in pixels. A style with a size is for text."""
+
+    fill: str = ""
+    stroke: str = ""
+    width: float = 0.0
+    dash: tuple[float, ...] = ()
+    opacity: float = 1.0
+    size: float = 0.0
+    bold: bool = False
+
+
+STYLES: Mapping[str, Style] = {
+    "text": Style("soft", size=12.5), "title": Style("ink", size=12.5, bold=True),
+    "name": Style("c", size=13, bold=True), "small": Style("faint", size=11), "warning": Style("warn", size=11),
+    "grid": Style(stroke="line", width=1), "axis": Style(stroke="soft", width=1),
+    "chance": Style(stroke="faint", width=1, dash=(1, 4)), "before": Style(stroke="faint", width=1.5, dash=(5, 4)),
+    "same": Style(stroke="soft", width=1.5, dash=(5, 4)), "drop": Style(stroke="faint", width=4, opacity=0.45),
+    "line": Style(stroke="c", width=2), "pale-line": Style(stroke="c", width=1.25, opacity=0.36),
+    "whisker": Style(stroke="c", width=1.5, opacity=0.55), "dot": Style("c", "paper", 1.5),
+    "pale-dot": Style("c", "paper", 1.5, opacity=0.36), "hollow-dot": Style("paper", "c", 1.8),
+    "bridge": Style(stroke="c", width=2, opacity=0.45), "extent": Style("c", opacity=0.2),
+    "median": Style(stroke="ink", width=3), "bar": Style("c", opacity=0.82), "pale-bar": Style("c", opacity=0.36),
+    "band": Style("ink", opacity=0.28), "reach": Style(stroke="ink", width=1.25), "warned": Style("warned"),
+}
+MARKERS = {
+    "circle": ("", "o"),
+    "square": ("m-4.2 -4.2h8.4v8.4h-8.4z", "s"),
+    "triangle": ("m0 -5.4l5.2 9h-10.4z", "^"),
+    "diamond": ("m0 -5.8l5.8 5.8l-5.8 5.8l-5.8 -5.8z", "D"),
+    "wedge": ("m0 5.4l5.2 -9h-10.4z", "v"),
+    "plus": ("m-2 -5.4h4v3.4h3.4v4h-3.4v3.4h-4v-3.4h-3.4v-4h3.4z", "P"),
+}
+"""Name -> its outline around a point as an SVG path, and matplotlib's name of it; a circle is an element of its own."""
+
+
+class Mark(NamedTuple):
+    """One thing that is drawn: a line through `points`, a box between two corners, a marker or a text at a point."""
+
+    shape: str  # "line", "box", "text" or one of MARKERS
+    points: tuple[Point, ...]
+    style: str
+    text: str = ""
+    anchor: str = "start"  # of a text: start, middle or end
+    upright: bool = False  # rotated by 90 degrees, read from below
+    radius: float = 4.6  # of a circle
+
+
+class Group(NamedTuple):
+    """Marks of one colour that belong together; `title` is the tooltip of the group."""
+
+    marks: tuple[Mark, ...]
+    title: str = ""
+    colour: int = 0
+
+
+class Panel(NamedTuple):
+    width: float
+    height: float
+    groups: tuple[Group, ...]
+    title: str = ""
+
+
+class Figure(NamedTuple):
+    """Panels under one legend, with the table of the numbers in them."""
+
+    name: str  # of its files, and its anchor on a page
+    head: str
+    definition: str
+    panels: tuple[Panel, ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    narrow: tuple[Panel, ...] = ()  # the same for a phone, where one panel is as wide as the page
+    legends: tuple[Panel, ...] = ()  # the same legend from wide to narrow
+
+
+def line(points: Sequence[Point], style: str) -> Mark:
+    return Mark("line", tuple(points), style)
+
+
+def box(left: float, top: float, right: float, bottom: float, style: str) -> Mark:
+    return Mark("box", ((left, top), (right, bottom)), style)
+
+
+def text(x: float, y: float, words: str, style: str = "text", anchor: str = "start", upright: bool = False) -> Mark:
+    return Mark("text", ((x, y),), style, words, anchor, upright)
+
+
+def marker(number: int, x: float, y: float, style: str = "dot", radius: float = 4.6) -> Mark:
+    """The marker with this number; numbers wrap around after the last marker."""
+    return Mark(list(MARKERS)[number % len(MARKERS)], ((x, y),), style, radius=radius)
 
 
 # Axes
@@ -427,3 +548,65 @@ def cut(name: str, room: float, size: float = 12.5) -> str:
     """A name, shortened to the room there is."""
     most = max(2, int(room / (0.53 * size)))
     return name if len(name) <= most else name[:most - 1] + "…"
+
+
+# SVG
+
+def drawn(panel: Panel) -> str:
+    """The content of a panel's <svg> element."""
+    return "\n".join(map(_svg_group, panel.groups))
+
+
+def _svg_group(group: Group) -> str:
+    colour = f' style="--c: var(--m{group.colour % COLOURS})"' if any(
+        "c" in STYLES[mark.style][:2] for mark in group.marks) else ""
+    title = f"<title>{escape(group.title)}</title>" if group.title else ""
+    inside = title + "".join(map(_svg_mark, group.marks))
+    return f"<g{colour}>{inside}</g>" if colour or title else inside
+
+
+def _svg_mark(mark: Mark) -> str:
+    (x, y), style = mark.points[0], f'class="{mark.style}"'
+    if mark.shape == "line":
+        return f'<path {style} d="M{"L".join(f"{short(x)} {short(y)}" for x, y in mark.points)}"/>'
+    if mark.shape == "box":
+        right, bottom = mark.points[1]
+        return (f'<rect {style} x="{short(min(x, right))}" y="{short(min(y, bottom))}" '
+                f'width="{short(abs(right - x))}" height="{short(abs(bottom - y))}"/>')
+    if mark.shape == "circle":
+        return f'<circle {style} cx="{short(x)}" cy="{short(y)}" r="{mark.radius:g}"/>'
+    if mark.shape != "text":
+        return f'<path {style} d="M{short(x)} {short(y)}{MARKERS[mark.shape][0]}"/>'
+    position = f'transform="translate({short(x)} {short(y)}) rotate(-90)"' if mark.upright else \
+        f'x="{short(x)}" y="{short(y)}"'
+    style = "" if mark.style == "text" else f" {style}"
+    anchor = "" if mark.anchor == "start" else f' text-anchor="{mark.anchor}"'
+    return f"<text {position}{style}{anchor}>{escape(mark.text)}</text>"
+
+
+def short(value: float) -> str:
+    return f"{round(value, 1) + 0.0:g}"
+
+
+def css() -> str:
+    """The colours of light, dark and print, and every style of a mark."""
+    rules = [f":root {{ {_variables(LIGHT)} }}",
+             f"@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}",
+             f"@media print {{ :root {{ {_variables(PRINT)} }} }}"]
+    for name, style in STYLES.items():
+        parts = [f"fill: {_variable(style.fill)}"]
+        parts += [f"stroke: {_variable(style.stroke)}; stroke-width: {style.width:g}"] if style.stroke else []
+        parts += [f"stroke-dasharray: {' '.join(f'{length:g}' for length in style.dash)}"] if style.dash else []
+        parts += [f"opacity: {style.opacity:g}"] if style.opacity < 1 else []
+        parts += [f"font-size: {style.size:g}px"] if style.size else []
+        parts += ["font-weight: 600"] if style.bold else []
+        rules.append(f"svg {'text' if name == 'text' else '.' + name} {{ {'; '.join(parts)}; }}")
+    return "\n".join([*rules, "svg path { stroke-linejoin: round; }", ""])
+
+
+def _variables(colours: Mapping[str, str]) -> str:
+    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
+def _variable(colour: str) -> str:
+    return f"var(--{colour})" if colour else "none"
