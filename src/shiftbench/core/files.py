@@ -276,16 +276,17 @@ def _has_shape(value: Any, shape: Any) -> bool:
     return isinstance(value, shape)
 
 
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file, which takes a few percent of the time to read it as a table."""
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem
+
+
 def file_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of files in a folder, which takes a few percent of the time to read them as tables."""
-    digests = {}
-    for name in sorted(names):
-        try:
-            with (folder / name).open("rb") as handle:
-                digests[name] = hashlib.file_digest(handle, "sha256").hexdigest()
-        except OSError as problem:
-            raise ShiftBenchError(f"{folder / name}: cannot be read ({problem.strerror}).") from problem
-    return digests
+    return {name: file_digest(folder / name) for name in sorted(names)}
 
 
 def check_digests(folder: Path, marker: str, expected: Any, what: str) -> None:
@@ -306,7 +307,7 @@ def write_text(path: Path | str, text: str) -> Path:
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=False) + "\n")
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def copy_file(source: Path | str, path: Path | str) -> Path:

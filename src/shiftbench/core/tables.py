@@ -182,13 +182,14 @@ class ParquetTable:
         return table
 
 
-def write_table(path: Path | str, table: pa.Table) -> None:
-    """Write a parquet file, or a CSV file where the name ends so."""
+def write_table(path: Path | str, table: pa.Table, **options: Any) -> Path:
+    """Write a CSV file where the name ends so, else a parquet file, with these options of pyarrow."""
     with writing(path) as staged:
         if Path(path).suffix == ".csv":
             write_csv(staged, table)
         else:
-            pq.write_table(table, staged, compression="zstd")
+            pq.write_table(table, staged, **{"compression": "zstd", **options})
+    return Path(path)
 
 
 def strings(where: Path | str, table: pa.Table, name: str, gap: str | None = None) -> Strs:

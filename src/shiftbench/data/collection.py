@@ -30,6 +30,8 @@ from shiftbench.data.questions import FORMS, about_tags, base_of, resolve
 MARKER = "collection.json"
 FORMAT = 1
 LONGEST_ID = 4096
+SIDES, LINK = ("x", "y", "width", "height"), ("child", "parent")
+"""The columns of boxes, and those of the class hierarchy."""
 SHAPE = {"name": str, "factors": [str], "tags": [[str]], "pixels": str, "root": str | None, "digest": str}
 
 
@@ -324,13 +326,8 @@ class Collection:
 
     def _rows(self, name: str) -> Ints:
         """The rows of the tags' table that carry a tag or one below it."""
-        below = [tag for tag in self.below(name) if tag in self._words]
-        exact = [self.tags.rows_of(name)] if name in self._words or not below else []
-        return np.unique(np.concatenate([*exact, *(self.tags.rows_of(tag) for tag in below)]))
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(self.tags.names)
+        carried = {name, *self.below(name)}.intersection(self.tags.names) or {name}
+        return np.unique(np.concatenate([self.tags.rows_of(tag) for tag in carried]))
 
     def below(self, name: str) -> set[str]:
         """Every name under this one in the class hierarchy."""
@@ -390,14 +387,13 @@ class Collection:
                 "area": pa.array(tags.area),
             }))
             if len(tags.boxes):
-                write_table(staging / "boxes.parquet", pa.table({"row": tags.box_row, **dict(zip(
-                    ("x", "y", "width", "height"), tags.boxes.T, strict=True))}))
+                write_table(staging / "boxes.parquet", pa.table({
+                    "row": tags.box_row, **dict(zip(SIDES, tags.boxes.T, strict=True))}))
             texts = {"item": self._named(self.texts.item), "text": pa.array(self.texts.text, pa.string())}
             write_table(staging / "texts.parquet", pa.table(texts))
-            pairs = [(child, parent) for child, above in self.parents.items() for parent in above]
+            links = [(child, parent) for child, above in self.parents.items() for parent in above]
             write_table(staging / "parents.parquet", pa.table({
-                "child": pa.array([child for child, _ in pairs], pa.string()),
-                "parent": pa.array([parent for _, parent in pairs], pa.string())}))
+                side: pa.array([link[at] for link in links], pa.string()) for at, side in enumerate(LINK)}))
             write_json(staging / MARKER, {
                 "format": "shiftbench collection", "version": FORMAT, "name": self.name, "items": len(self),
                 "factors": list(self.factors), "tags": [list(tags.names), list(tags.kinds)], "pixels": storage,
@@ -424,53 +420,48 @@ class Collection:
         facts = read_marker(folder, MARKER, "collection", FORMAT, SHAPE)
         if "files" in facts:  # older collections have none
             check_digests(folder, MARKER, facts["files"], "collection")
+
+        def table(name: str, *columns: str) -> tuple[Path, pa.Table]:
+            return folder / name, read_table(folder / name, columns)
+
         files = ["pixels"] if facts["pixels"] == "files" else []
-        table = read_table(folder / "items.parquet", ["item", *files, *(f"factor:{name}" for name in facts["factors"])])
-        items = strings(folder / "items.parquet", table, "item")
-        names, kinds = names_and_kinds(folder, facts)
-        pairs = read_table(folder / "tags.parquet", ["item", "tag", "area"])
+        rows = table("items.parquet", "item", *files, *(f"factor:{name}" for name in facts["factors"]))
+        pairs = table("tags.parquet", "item", "tag", "area")
+        texts, links = table("texts.parquet", "item", "text"), table("parents.parquet", *LINK)
+        boxes = table("boxes.parquet", "row", *SIDES) if (folder / "boxes.parquet").exists() else None
+        items, (names, kinds) = strings(*rows, "item"), names_and_kinds(folder, facts)
         vocabulary = np.asarray([f"{kind}:{name}" for name, kind in zip(names, kinds, strict=True)], np.str_)
-        boxes = folder / "boxes.parquet"
-        box = read_table(boxes, ["row", "x", "y", "width", "height"]) if boxes.exists() else None
-        texts = read_table(folder / "texts.parquet", ["item", "text"])
-        links = read_table(folder / "parents.parquet", ["child", "parent"])
-        sides = [strings(folder / "parents.parquet", links, side).tolist() for side in ("child", "parent")]
         parents: dict[str, tuple[str, ...]] = {}
-        for child, parent in zip(*sides, strict=True):
+        for child, parent in zip(*(strings(*links, side).tolist() for side in LINK), strict=True):
             parents[child] = (*parents.get(child, ()), parent)
-        keeps = bool(facts.get("root")) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
-        trusted = trusted_root(folder / MARKER) if (facts.get("root") or files) and not keeps else None
-        root = (trusted or folder.resolve() / facts["root"]) if facts.get("root") else None
-        pixels: Values | None = None
+        pixels: Values | None = strings(*rows, "pixels") if files else None
         if facts["pixels"] == "array":
             pixels = read_array(folder / "pixels.npy")
             if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not all(pixels.shape[1:]):
                 raise ShiftBenchError(f"{folder / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
                                       "images are uint8, items × height × width × 3. Make the collection again.")
-        elif facts["pixels"] == "files":
-            pixels = strings(folder / "items.parquet", table, "pixels")
+        keeps = bool(facts["root"]) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
+        trusted = trusted_root(folder / MARKER) if (facts["root"] or files) and not keeps else None
+        root = (trusted or folder.resolve() / facts["root"]) if facts["root"] else None
         return Collection(
             name=facts["name"],
             items=items,
-            factors={name: values_of(folder / "items.parquet", table, f"factor:{name}") for name in facts["factors"]},
+            factors={name: values_of(*rows, f"factor:{name}") for name in facts["factors"]},
             tags=Tags(
-                item=positions(strings(folder / "tags.parquet", pairs, "item"), items),
-                tag=positions(strings(folder / "tags.parquet", pairs, "tag"), vocabulary),
-                area=decimal(folder / "tags.parquet", pairs, "area").astype(np.float32),
+                item=positions(strings(*pairs, "item"), items),
+                tag=positions(strings(*pairs, "tag"), vocabulary),
+                area=decimal(*pairs, "area").astype(np.float32),
                 names=tuple(names),
                 kinds=tuple(kinds),
-                box_row=np.zeros(0, np.int64) if box is None else whole(boxes, box, "row"),
-                boxes=np.zeros((0, 4), np.float32) if box is None else np.stack(
-                    [decimal(boxes, box, side) for side in ("x", "y", "width", "height")], axis=1).astype(np.float32),
-            ),
-            texts=Texts(positions(strings(folder / "texts.parquet", texts, "item"), items),
-                        long_texts(folder / "texts.parquet", texts, "text")),
+                box_row=np.zeros(0, np.int64) if boxes is None else whole(*boxes, "row"),
+                boxes=np.zeros((0, 4), np.float32) if boxes is None else np.stack(
+                    [decimal(*boxes, side) for side in SIDES], axis=1).astype(np.float32)),
+            texts=Texts(positions(strings(*texts, "item"), items), long_texts(*texts, "text")),
             parents=parents,
             pixels=pixels,
             root=root,
             home=folder,
-            foreign=bool(facts.get("root") or files) and trusted is None and not is_allowed(root or Path.cwd(), folder),
-        )
+            foreign=bool(facts["root"] or files) and trusted is None and not is_allowed(root or Path.cwd(), folder))
 
     def take(self, rows: Ints) -> "Collection":
         """The collection restricted to these items, in this order, with their annotations; the tag vocabulary stays."""

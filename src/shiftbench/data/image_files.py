@@ -25,7 +25,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import inside
+from shiftbench.core.files import file_digest, inside
 
 ROOTS = "SHIFTBENCH_ROOTS"
 """The environment variable with further folders from which any collection may take files, for data that several
@@ -90,15 +90,13 @@ def trust_file() -> Path:
 
 def trusted_root(marker: Path) -> Path | None:
     """The folder that was last trusted for the collection with this collection.json; None if there is none."""
-    marker_digest = _digest(marker)
-    try:
+    with suppress(OSError, ShiftBenchError):
+        marker_digest = file_digest(marker)
         lines = trust_file().read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return None
-    for line in reversed(lines):
-        digest, _, root = line.partition("\t")
-        if digest == marker_digest and root:
-            return Path(root)
+        for line in reversed(lines):
+            digest, _, root = line.partition("\t")
+            if digest == marker_digest and root:
+                return Path(root)
     return None
 
 
@@ -106,10 +104,10 @@ def record_trust(marker: Path, root: Path | str) -> bool:
     """Trust the folder of a collection's files; False if that cannot be recorded."""
     if trusted_root(marker) == Path(root):
         return True
-    with suppress(OSError):
+    with suppress(OSError, ShiftBenchError):
         trust_file().parent.mkdir(parents=True, exist_ok=True)
         with trust_file().open("a", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(f"{_digest(marker)}\t{root}\n")  # processes that append short lines do not mix them
+            file.write(f"{file_digest(marker)}\t{root}\n")  # processes that append short lines do not mix them
         return True
     return False
 
@@ -140,13 +138,6 @@ def untrusted(home: Path, root: Path) -> ShiftBenchError:
     return ShiftBenchError(f"{home}: says that its files are below {root}, but it was not made here. If files may be "
                            f"taken from there: shiftbench trust {home}; if they are elsewhere: shiftbench trust {home} "
                            "--root FOLDER.")
-
-
-def _digest(marker: Path) -> str:
-    try:
-        return hashlib.sha256(marker.read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 @cache

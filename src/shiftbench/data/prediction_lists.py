@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import read_json, writing
+from shiftbench.core.files import read_json
 from shiftbench.core.tables import FAULTS, long_texts, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import IDS, SPLIT, matched_table
@@ -134,12 +133,7 @@ class Answers:
             columns = {name: pa.array([" ".join(map(repr, numbers)) for numbers in column.to_pylist()])
                        for name, column in columns.items()}
         table = pa.table({"item": self.item, "split": self.split, **columns})
-        if Path(path).suffix == ".csv":
-            write_table(path, table)
-            return Path(path)
-        with writing(path) as staged:
-            pq.write_table(table, staged, compression="zstd", write_statistics=False, store_schema=False)
-        return Path(path)
+        return write_table(path, table, write_statistics=False, store_schema=False)
 
     @staticmethod
     def load(

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, in_short, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import writing
 from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
@@ -101,14 +99,8 @@ class Predictions(Tabular):
         Scores are stored uncompressed: a dictionary or compression makes such numbers longer, not shorter. So two files
         of the same items differ only in the bytes of the scores, which lets `scoring.reading` read many of them fast.
         """
-        table = self.to_arrow()
-        if Path(path).suffix == ".csv":
-            write_table(path, table)
-            return Path(path)
-        with writing(path) as staged:
-            pq.write_table(table, staged, compression={"item": "zstd", "split": "zstd"}, use_dictionary=["split"],
-                           write_statistics=False, store_schema=False)
-        return Path(path)
+        return write_table(path, self.to_arrow(), compression={"item": "zstd", "split": "zstd"},
+                           use_dictionary=["split"], write_statistics=False, store_schema=False)
 
     @staticmethod
     def load(

@@ -140,8 +140,7 @@ class Scores(Tabular):
 
     def save(self, path: Path | str) -> Path:
         """Parquet, or CSV where the name ends so."""
-        write_table(path, self.to_arrow())
-        return Path(path)
+        return write_table(path, self.to_arrow())
 
     def to_arrow(self) -> pa.Table:
         """The columns of the file that `save` writes."""

@@ -376,12 +376,6 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     return total.hexdigest()
 
 
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
 def _bytes(tensor: Tensor) -> memoryview:
     """The bytes of a tensor that lies in one piece; numpy has no bfloat16, so they go as bytes."""
     return memoryview(tensor.reshape(-1).view(torch.uint8).numpy())

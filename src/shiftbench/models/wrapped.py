@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.files import file_digest
 from shiftbench.core.registry import function_of_file, loaded_plugins
 from shiftbench.models.names import OBJECT, Model, facts, library_of
-from shiftbench.models.net import Net, file_digest, weights_digest, with_layers, with_own_dropout
+from shiftbench.models.net import Net, weights_digest, with_layers, with_own_dropout
 from shiftbench.models.text_nets import hashed_words, repeatable
 from shiftbench.models.torchvision_nets import on_grid
 

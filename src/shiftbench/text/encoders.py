@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import inside, read_json
+from shiftbench.core.files import file_digest, inside, read_json
 from shiftbench.text.bert import Bert, Vectors, bert
 
 DEFAULT = "all-minilm-l6-v2"
@@ -105,7 +105,7 @@ def packaged_model() -> Path:
                               f"Install it with: {INSTALL}, or name a folder with a sentence encoder.")
     folder = Path(spec.origin).parent / "model"
     for name, published in PUBLISHED.items():
-        actual = sha256(folder / name) if (folder / name).is_file() else "missing"
+        actual = file_digest(folder / name) if (folder / name).is_file() else "missing"
         if actual != published:
             raise ShiftBenchError(f"{folder / name}: is not the published file (SHA-256 {actual[:12]}, not "
                                   f"{published[:12]}). Install it again with: {INSTALL} --force-reinstall")
@@ -219,7 +219,7 @@ def load_model(folder: Path) -> SentenceModel:
     longest = min(len(net.places), *bounds, 1 << 30)
     tokenizer = _tokenizer(net_folder / "tokenizer.json", longest, len(net.words))
     lower = bool(sbert.get("do_lower_case", False))
-    facts = {"config": config, "weights": sha256(weights), "tokenizer": sha256(net_folder / "tokenizer.json"),
+    facts = {"config": config, "weights": file_digest(weights), "tokenizer": file_digest(net_folder / "tokenizer.json"),
              "pooling": pooling, "unit": unit, "lower": lower, "pieces": longest}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return SentenceModel(net, tokenizer, pooling, unit, lower, key)
@@ -248,11 +248,6 @@ def _modules(folder: Path) -> tuple[Path, str, bool]:
     if chosen not in POOLINGS.values():
         raise NotOurs(f"{pool / 'config.json'}: pooling is {chosen}, not mean or cls")
     return net_folder, str(chosen), len(types) == 3
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _object(path: Path, missing: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -19,14 +19,14 @@ from torch import Tensor
 
 import shiftbench
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import file_digests, read_json, write_json, write_text, writing
+from shiftbench.core.files import file_digest, file_digests, read_json, write_json, write_text, writing
 from shiftbench.core.later import choose_device
 from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.names import OBJECT, library_of
-from shiftbench.models.net import file_digest, read_weights, tensors_digest, write_weights
+from shiftbench.models.net import read_weights, tensors_digest, write_weights
 from shiftbench.models.wrapped import file_of
 from shiftbench.scoring.listing import lines
 from shiftbench.training.run import Run, own_parts, run_facts
