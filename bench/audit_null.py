@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftbench.auditing.confirm import confirm, split_items
+from shiftbench.auditing.audit import split_items
+from shiftbench.auditing.confirm import confirm
 from shiftbench.auditing.findings import Finding
 from shiftbench.auditing.predicates import ALONE, Predicate, Predicates, packed
 from shiftbench.auditing.search import describe, search

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 import shiftbench as sb
-from shiftbench.auditing.audit import Options
+from shiftbench.auditing.audit import Options, detectable, split_items
 from shiftbench.auditing.audit import audit as search_and_confirm
+from shiftbench.auditing.contrasts import fisher
 from shiftbench.auditing.findings import Audit
 from shiftbench.auditing.join import join
 from shiftbench.auditing.model_outputs import LOSSES
@@ -214,3 +215,40 @@ def test_a_wrong_request_is_one_line(shell, place, words, message):
     code, out, err = shell("audit", "new.csv", "--data", "data.csv", *words)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert message in err
+
+
+# The parts of the items, and what they can show
+
+@pytest.mark.parametrize("share", [0.5, 0.3, 0.8])
+def test_the_split_takes_a_share_of_every_stratum(share):
+    """Each stratum is off by less than one item, the whole too, and another seed takes others."""
+    strata = np.random.default_rng(0).integers(0, 7, 1001)
+    held = split_items(1001, confirm=share, seed=3, strata=strata)
+    for stratum in range(7):
+        assert abs(held[strata == stratum].sum() - share * (strata == stratum).sum()) <= 1
+    assert abs(held.sum() - share * 1001) < 1
+    assert np.array_equal(held, split_items(1001, confirm=share, seed=3, strata=strata))
+    assert not np.array_equal(held, split_items(1001, confirm=share, seed=4, strata=strata))
+
+
+def test_clusters_stay_whole():
+    """All items of a cluster are on one side, and half of the clusters on each."""
+    cluster = np.random.default_rng(1).integers(0, 50, 700) * 3
+    held = split_items(700, cluster=cluster, strata=cluster % 2)
+    sides = [set(held[cluster == code].tolist()) for code in np.unique(cluster)]
+    assert all(len(side) == 1 for side in sides)
+    assert abs(sum(side == {True} for side in sides) - len(sides) / 2) <= 1
+
+
+def test_a_smallest_difference_is_seen_as_often_as_promised():
+    """With probability 0.8 by simulation of Fisher's test, and what cannot be seen has no answer."""
+    rng, draws = np.random.default_rng(6), 1500
+    difference = detectable(1200, 100, 0.12, 0.002)
+    hits, misses = rng.binomial(100, 0.12 + difference, draws), rng.binomial(1100, 0.12, draws)
+    seen = np.mean([fisher(int(one), 100, int(one + other), 1200) <= 0.002
+                    for one, other in zip(hits, misses, strict=True)])
+    assert 0.76 < seen < 0.86
+    assert np.isnan(detectable(1200, 2, 0.12, 1e-6))
+    assert np.isnan(detectable(1200, 0, 0.12, 0.01))
+    assert detectable(1200, 100, 0.0, 0.002, sd=2.0) == pytest.approx((2.878 + 0.842) * 2 * (1 / 100 + 1 / 1100) ** 0.5,
+                                                                      rel=1e-3)

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import shiftbench as sb
 from bench.audit_null import columns_of, predicates_in
-from shiftbench.auditing.audit import Options
-from shiftbench.auditing.confirm import confirm, detectable, miss, q_values, split_items, trees
+from shiftbench.auditing.audit import Options, split_items
+from shiftbench.auditing.confirm import Rates, confirm, flip_rates, miss, q_values, trees
 from shiftbench.auditing.contrasts import fisher
 from shiftbench.auditing.findings import Audit
+from shiftbench.auditing.predicates import Predicate, Predicates, packed
 from shiftbench.core.errors import ShiftBenchError
 
 
@@ -25,27 +27,6 @@ def planted(seed: int = 0, n: int = 2400):
     columns = columns_of(rng, n, 6, 4)
     rate = 0.1 + 0.2 * (columns[0] == 0) + 0.3 * ((columns[0] == 0) & (columns[1] == 1))
     return predicates_in(columns), (rng.random(n) < rate).astype(float)
-
-
-@pytest.mark.parametrize("share", [0.5, 0.3, 0.8])
-def test_the_split_takes_a_share_of_every_stratum(share):
-    """Each stratum is off by less than one item, the whole too, and another seed takes others."""
-    strata = np.random.default_rng(0).integers(0, 7, 1001)
-    held = split_items(1001, confirm=share, seed=3, strata=strata)
-    for stratum in range(7):
-        assert abs(held[strata == stratum].sum() - share * (strata == stratum).sum()) <= 1
-    assert abs(held.sum() - share * 1001) < 1
-    assert np.array_equal(held, split_items(1001, confirm=share, seed=3, strata=strata))
-    assert not np.array_equal(held, split_items(1001, confirm=share, seed=4, strata=strata))
-
-
-def test_clusters_stay_whole():
-    """All items of a cluster are on one side, and half of the clusters on each."""
-    cluster = np.random.default_rng(1).integers(0, 50, 700) * 3
-    held = split_items(700, cluster=cluster, strata=cluster % 2)
-    sides = [set(held[cluster == code].tolist()) for code in np.unique(cluster)]
-    assert all(len(side) == 1 for side in sides)
-    assert abs(sum(side == {True} for side in sides) - len(sides) / 2) <= 1
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, 1.5, -1.0])
@@ -158,8 +139,8 @@ def test_flips_of_a_tag_correct_the_effect():
     predicates, loss = planted()
     held = split_items(len(loss))
     plain = confirm(predicates, loss, slices_of([0], [9]), held).findings[0]
-    same = confirm(predicates, loss, slices_of([0], [9]), held, flips={"c0=0": 0.0}).findings[0]
-    corrected = confirm(predicates, loss, slices_of([0], [9]), held, flips={"c0=0": (0.05, 0.1)}).findings[0]
+    same, corrected = (confirm(predicates, loss, slices_of([0], [9]), held, rates=flip_rates(
+        predicates, {"c0=0": flips})).findings[0] for flips in (0.0, (0.05, 0.1)))
     assert corrected.corrected
     assert not plain.corrected
     assert corrected.p == plain.p
@@ -167,27 +148,13 @@ def test_flips_of_a_tag_correct_the_effect():
     assert corrected.difference > 1.1 * plain.difference
     assert (corrected.difference_high - corrected.difference_low
             > 1.1 * (plain.difference_high - plain.difference_low))
-    most = confirm(predicates, loss, slices_of([0], [9]), held, flips={"c0=0": (0.4, 0.1)})
+    most = confirm(predicates, loss, slices_of([0], [9]), held, rates=flip_rates(predicates, {"c0=0": (0.4, 0.1)}))
     assert np.isnan(most.findings[0].loss)
     assert "no more frequent than their errors" in Audit(most.findings, (), {"loss": "error"}).sentences()[0]
     for flips, message in (({"c0=9": 0.1}, "No annotation named 'c0=9'"), ({"c0=0": 0.5}, "below 1"),
                            ({"c0=0": -0.1}, "below 1")):
         with pytest.raises(ShiftBenchError, match=message):
-            confirm(predicates, loss, slices_of([0]), held, flips=flips)
-
-
-def test_a_smallest_difference_is_seen_as_often_as_promised():
-    """With probability 0.8 by simulation of Fisher's test, and what cannot be seen has no answer."""
-    rng, draws = np.random.default_rng(6), 1500
-    difference = detectable(1200, 100, 0.12, 0.002)
-    hits, misses = rng.binomial(100, 0.12 + difference, draws), rng.binomial(1100, 0.12, draws)
-    seen = np.mean([fisher(int(one), 100, int(one + other), 1200) <= 0.002
-                    for one, other in zip(hits, misses, strict=True)])
-    assert 0.76 < seen < 0.86
-    assert np.isnan(detectable(1200, 2, 0.12, 1e-6))
-    assert np.isnan(detectable(1200, 0, 0.12, 0.01))
-    assert detectable(1200, 100, 0.0, 0.002, sd=2.0) == pytest.approx((2.878 + 0.842) * 2 * (1 / 100 + 1 / 1100) ** 0.5,
-                                                                      rel=1e-3)
+            flip_rates(predicates, flips)
 
 
 def test_needed_items_are_those_that_would_show_the_difference():
@@ -215,3 +182,82 @@ def test_nothing_to_test_gives_nothing():
     alone = confirm(predicates, loss, slices_of([0]), held & ~predicates.mask(0))
     assert alone.findings == ()
     assert alone.undecided[0].n == 0
+
+
+# Error rates of annotations from a sample that people have checked
+
+FALSE, MISSING, N = 0.06, 0.15, 3000
+
+
+def drawn(rng, checked):
+    """An annotation with errors, losses that depend on the truth by 30 points, and a checked sample of other items."""
+    true, sampled = rng.random(N) < 0.3, rng.random(checked) < 0.3
+    seen, noted = (np.where(what, rng.random(len(what)) >= MISSING, rng.random(len(what)) < FALSE)
+                   for what in (true, sampled))
+    loss = (rng.random(N) < np.where(true, 0.4, 0.1)).astype(np.float64)
+    night = Predicate("light", "night", "factor", "light is night")
+    names = np.asarray(["day", "night"])
+    return (Predicates((night,), packed(seen)[None], N, np.zeros(1, np.int32)), loss,
+            {"id": np.arange(checked).astype(str), "seen": names[noted * 1], "true": names[sampled * 1]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checked", [80, 400])
+def test_intervals_allow_for_the_size_of_the_sample(checked):
+    """The true difference of 30 points is covered at the level; by intervals that take the rates as known, less often.
+
+    150 draws, bounds of four Monte-Carlo standard errors.
+    """
+    rng, draws, held = np.random.default_rng(checked), 150, np.ones(N, np.bool_)
+    hits, plain = 0, 0
+    for _ in range(draws):
+        predicates, loss, sample = drawn(rng, checked)
+        exact = flip_rates(predicates, {"light=night": sample})
+        with_sample = confirm(predicates, loss, slices_of([0]), held, rates=exact).findings
+        as_known = confirm(predicates, loss, slices_of([0]), held,
+                           rates={0: Rates(exact[0].false, exact[0].missing)}).findings
+        hits += with_sample[0].difference_low <= 0.3 <= with_sample[0].difference_high
+        plain += as_known[0].difference_low <= 0.3 <= as_known[0].difference_high
+        assert with_sample[0].difference == as_known[0].difference
+        assert with_sample[0].checked == checked
+    assert hits / draws >= 0.9 - 4 * np.sqrt(0.09 / draws)
+    assert plain < hits
+    if checked == 80:
+        assert plain / draws < 0.9 - 4 * np.sqrt(0.09 / draws)
+
+
+def test_rates_are_those_of_the_sample_and_turn_for_the_opposite():
+    """Jeffreys' means of 10 of 100 false and 5 of 50 missing; "without dog" has them the other way round."""
+    tags = Predicate("has:dog", "yes", "tag", "with dog"), Predicate("has:dog", "no", "tag", "without dog")
+    predicates = Predicates(tags, np.zeros((2, 1), np.uint64), 10, np.zeros(2, np.int32))
+    true = np.repeat(["no", "dog"], [100, 50])
+    seen = np.concatenate([np.repeat(["1", "no"], [10, 90]), np.repeat(["no", "yes"], [5, 45])])
+    rates = flip_rates(predicates, {"dog": {"seen": seen, "true": true}})
+    assert rates[0][:2] == pytest.approx((10.5 / 101, 5.5 / 51))
+    assert rates[1] == rates[0].turned
+    assert rates[0].checked == 150
+    assert flip_rates(predicates, {"dog": 0.1}) == {0: Rates(0.1, 0.1), 1: Rates(0.1, 0.1)}
+
+
+def test_a_sample_is_a_file_and_the_sentence_tells_of_it(tmp_path):
+    """In Python and on the command line a path after the last = is read."""
+    predicates, loss, sample = drawn(np.random.default_rng(3), 300)
+    (tmp_path / "checked.csv").write_text("id,seen,true\n" + "".join(
+        f"{one},{other},{third}\n" for one, other, third in zip(*sample.values(), strict=True)))
+    ids = [f"i{number}" for number in range(N)]
+    data = {"id": ids, "label": ["yes"] * N, "light": np.where(predicates.mask(0), "night", "day")}
+    audit = sb.audit({"id": ids, "prediction": np.where(loss > 0, "no", "yes")}, data,
+                     flips={"light=night": tmp_path / "checked.csv"})
+    assert "corrected for the error rate of its annotations in 300 checked items" in audit.sentences()[0]
+    assert audit.card["flips"]["light is night"]["checked"] == 300
+
+
+@pytest.mark.parametrize(("sample", "message"), [
+    ({"seen": ["night", "day"], "true": ["day", "day"]}, "none is truly 'light is night'"),
+    ({"seen": ["night", "day"], "true": ["night", "night"]}, "none is not truly"),
+    ({"seen": ["night"]}, "'true'"), ("nowhere.csv", "nowhere.csv")])
+def test_a_sample_that_tells_no_rate_is_refused(sample, message):
+    """One line says what is missing."""
+    predicates, _, _ = drawn(np.random.default_rng(0), 10)
+    with pytest.raises(ShiftBenchError, match=message):
+        flip_rates(predicates, {"light=night": sample})

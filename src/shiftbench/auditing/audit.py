@@ -3,13 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtrc, ndtri
 
-from shiftbench.auditing.confirm import DEPENDENCE, POWER, Confirmed, confirm, detectable, split_items
+from shiftbench.auditing.confirm import DEPENDENCE, POWER, Confirmed, Flips, confirm, flip_rates
+from shiftbench.auditing.contrasts import count_chances
 from shiftbench.auditing.findings import GROUP, Audit, Finding
-from shiftbench.auditing.flips import Flips, flip_rates
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.model_outputs import Loss
 from shiftbench.auditing.predicates import Predicates
@@ -17,6 +19,7 @@ from shiftbench.auditing.search import Progress, describe, search
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.arrays import Bools, Floats, Ints, Words, digest, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.rng import uniform
 
 LEAST, SHARE = 20, 0.005
 """A context has at least LEAST items, or this share of all items if that is more."""
@@ -67,6 +70,7 @@ def audit(
         items.facts, loss=items.loss, explore=~confirming, truth=items.labels, label=items.label, features=features,
         predicted=items.choices, include=options.include, exclude=[*options.exclude, *filter(None, [options.cluster])],
         most_values=options.most_values, least=least)
+    rates = flip_rates(predicates, options.flips)
     directions = (True, False) if options.better or against else (True,)
     fdr = options.fdr / len(directions)
     lists: list[Confirmed] = []
@@ -80,7 +84,7 @@ def audit(
             chosen = describe(explore, losses, slices, worse=worse)
             looked_at, tested = looked_at + int(slices.looked_at.sum()), tested + len(chosen.n)
             lists.append(confirm(predicates, items.loss, chosen, confirming, fdr=fdr, worse=worse, seed=options.seed,
-                                 dependence=options.dependence, flips=options.flips, cluster=clusters))
+                                 dependence=options.dependence, rates=rates, cluster=clusters))
     card: dict[str, Any] = {
         "loss": loss.name, "words": loss.words, "unit": loss.unit, "label": items.label, "against": against,
         "better": options.better, "split": items.split, "n": len(items), "n_explore": int((~confirming).sum()),
@@ -90,8 +94,7 @@ def audit(
         "predicates": len(predicates), "looked_at": looked_at, "tested": tested,
         "level": min((confirmed.level for confirmed in lists), default=1 - options.fdr),
         "notes": [*items.notes, *([] if reason else predicates.notes)], "reason": reason,
-        "flips": {predicates.list[number].words: rates._asdict()
-                  for number, rates in flip_rates(predicates, options.flips).items()},
+        "flips": {predicates.list[number].words: each._asdict() for number, each in rates.items()},
         "digest": digest({"item": items.ids, "loss": items.loss, "bits": predicates.bits.view(np.int64)}),
     }
     binary = loss.unit == "share" and not against and 0 <= card["mean"] <= 1
@@ -159,3 +162,75 @@ def _joined(lists: Sequence[tuple[Finding, ...]]) -> tuple[Finding, ...]:
         findings += [replace(finding, parent=finding.parent + start) if finding.parent >= 0 else finding
                      for finding in each]
     return tuple(findings)
+
+
+# The parts of the items, and what they can show
+
+def split_items(
+    n: int, *, confirm: float = 0.5, seed: int = 0, strata: Ints | None = None, cluster: Ints | None = None
+) -> Bools:
+    """Draw the confirming part: True for a share `confirm` of the items, of every stratum, and of whole clusters.
+
+    Units (items, or clusters) are put in random order within their stratum, and every (1 / confirm)-th is taken across
+    all of them: each stratum is off by less than one unit. The stratum of a cluster is that of its median item.
+    """
+    stratum = np.zeros(n, np.int64) if strata is None else strata
+    unit = np.arange(n)
+    if cluster is not None:
+        unit = np.unique(cluster, return_inverse=True)[1]
+        size = np.bincount(unit)
+        stratum = stratum[np.lexsort((stratum, unit))[np.cumsum(size) - size + size // 2]]
+    count = len(stratum)
+    ranked = _ranked(stratum, uniform(seed, "audit split", np.arange(count)))
+    steps = np.floor(np.arange(count + 1) * confirm + float(uniform(seed, "audit start", np.zeros(1, np.int64))[0]))
+    chosen = np.zeros(count, np.bool_)
+    chosen[ranked] = np.diff(steps) > 0
+    return np.asarray(chosen[unit], np.bool_)
+
+
+def _ranked(stratum: Ints, order: Floats) -> Ints:
+    """`np.lexsort((order, stratum))`, where `order` is from [0, 1) in 53 bits: both are one number, unless two tie."""
+    if not len(stratum) or stratum.min() < 0 or stratum.max() >= 1 << 11:
+        return np.lexsort((order, stratum))
+    key = stratum.astype(np.uint64) << np.uint64(53) | (order * 2.0**53).astype(np.uint64)
+    ranked = np.argsort(key)
+    key = key[ranked]
+    return np.lexsort((order, stratum)) if (key[1:] == key[:-1]).any() else ranked
+
+
+def detectable(
+    n: float, n_slice: float, base: float, alpha: float, power: float = POWER, sd: float | None = None
+) -> float:
+    """The smallest difference that `n_slice` of n items show with this power in a one-sided test at level alpha.
+
+    `base` is the share of errors elsewhere, and the test is Fisher's with the number of errors that is to be expected;
+    a loss that is no share has a standard deviation `sd` instead. NaN where not even errors throughout would be seen.
+
+    >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
+    0.23
+    """
+    size, rest = round(n_slice), round(n) - round(n_slice)
+    if size < 1 or rest < 1:
+        return math.nan
+    if sd is not None:
+        return float(ndtri(power) - ndtri(alpha)) * sd * math.sqrt(1 / size + 1 / rest)
+
+    @cache
+    def significant(errors: int) -> int:
+        """The fewest errors inside, of so many in all, that are significant in Fisher's test."""
+        least, most = max(0, errors - rest), min(size, errors)
+        tails = np.cumsum(count_chances(np.arange(least, most + 1.0), size, errors, size + rest)[::-1])[::-1]
+        return max(1, least + int(np.count_nonzero(tails > alpha)))
+
+    def chance(share: float) -> float:
+        """The probability that a group with this share of errors is seen."""
+        many = significant(round(rest * base + size * share))
+        return float(bdtrc(many - 1, size, share)) if many <= size else 0.0
+
+    low, high = base, 1.0
+    if chance(high) < power:
+        return math.nan
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= power else (middle, high)
+    return high - base

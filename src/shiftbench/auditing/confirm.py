@@ -10,58 +10,33 @@ has no context to report.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtrc, ndtri
+from scipy.special import ndtri
 
-from shiftbench.auditing.contrasts import DRAWS, Contrast, Doubt, OneSided, compare, count_chances
+from shiftbench.auditing.contrasts import DRAWS, Contrast, Doubt, OneSided, compare
 from shiftbench.auditing.findings import Finding
-from shiftbench.auditing.flips import Flips, Rates, flip_rates
-from shiftbench.auditing.predicates import Bits, Predicates, unpacked
+from shiftbench.auditing.predicates import Bits, Predicate, Predicates, unpacked
 from shiftbench.auditing.search import Slices, is_binary
-from shiftbench.core.arrays import Bools, Floats, Ints, uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs
+from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.tables import is_frame, read_table, strings, table_name
 
 DEPENDENCE = ("prds", "any")
 UNDECIDED = 10
 """Candidates that are listed although they were not confirmed."""
 POWER = 0.8
+Flips = Mapping[str, Any]
+"""Error rates by predicate, "light=night" or the name of a tag: one number for both directions, two for `false` and
+`missing`, or the table of a checked sample with columns `seen` and `true`."""
+SEEN, TRUE = "seen", "true"
+YES = ("yes", "true", "True", "1")
+"""How a sample says that an item has a tag, beside the tag's name."""
 MOST_ITEMS = 10**12
 FIRST = 1024
 """Words of bits that tell most pairs of contexts apart."""
-
-
-def split_items(
-    n: int, *, confirm: float = 0.5, seed: int = 0, strata: Ints | None = None, cluster: Ints | None = None
-) -> Bools:
-    """Draw the confirming part: True for a share `confirm` of the items, of every stratum, and of whole clusters.
-
-    Units (items, or clusters) are put in random order within their stratum, and every (1 / confirm)-th is taken across
-    all of them: each stratum is off by less than one unit. The stratum of a cluster is that of its median item.
-    """
-    stratum = np.zeros(n, np.int64) if strata is None else strata
-    unit = np.arange(n)
-    if cluster is not None:
-        unit = np.unique(cluster, return_inverse=True)[1]
-        size = np.bincount(unit)
-        stratum = stratum[np.lexsort((stratum, unit))[np.cumsum(size) - size + size // 2]]
-    count = len(stratum)
-    ranked = _ranked(stratum, uniform(seed, "audit split", np.arange(count)))
-    steps = np.floor(np.arange(count + 1) * confirm + float(uniform(seed, "audit start", np.zeros(1, np.int64))[0]))
-    chosen = np.zeros(count, np.bool_)
-    chosen[ranked] = np.diff(steps) > 0
-    return np.asarray(chosen[unit], np.bool_)
-
-
-def _ranked(stratum: Ints, order: Floats) -> Ints:
-    """`np.lexsort((order, stratum))`, where `order` is from [0, 1) in 53 bits: both are one number, unless two tie."""
-    if not len(stratum) or stratum.min() < 0 or stratum.max() >= 1 << 11:
-        return np.lexsort((order, stratum))
-    key = stratum.astype(np.uint64) << np.uint64(53) | (order * 2.0**53).astype(np.uint64)
-    ranked = np.argsort(key)
-    key = key[ranked]
-    return np.lexsort((order, stratum)) if (key[1:] == key[:-1]).any() else ranked
 
 
 class Confirmed(NamedTuple):
@@ -74,8 +49,8 @@ class Confirmed(NamedTuple):
 
 def confirm(
     predicates: Predicates, loss: Floats, slices: Slices, confirming: Bools, *, fdr: float = 0.1,
-    dependence: str = "prds", worse: bool = True, flips: Flips | None = None, cluster: Ints | None = None,
-    seed: int = 0,
+    dependence: str = "prds", worse: bool = True, rates: Mapping[int, "Rates"] | None = None,
+    cluster: Ints | None = None, seed: int = 0,
 ) -> Confirmed:
     """Test contexts on the `confirming` items; predicates and losses are of all items, slices in the order of interest.
 
@@ -86,8 +61,7 @@ def confirm(
     members = [tuple(int(number) for number in row if number >= 0) for row in slices.members]
     if not members:
         return Confirmed((), (), 1 - fdr)
-    rates = flip_rates(predicates, flips or {})
-    cases = _Cases(predicates, loss, confirming, cluster, members, rates, 1 if worse else -1)
+    cases = _Cases(predicates, loss, confirming, cluster, members, rates or {}, 1 if worse else -1)
     count = len(members)
     draws = max(DRAWS, math.ceil(20 * count * (harmonic(count) if dependence == "any" else 1) / fdr))
     test = OneSided(cases.loss, cases.cluster, worse=worse, draws=draws, seed=seed)
@@ -110,7 +84,7 @@ class _Cases:
 
     def __init__(
         self, predicates: Predicates, loss: Floats, confirming: Bools, cluster: Ints | None,
-        members: Sequence[tuple[int, ...]], rates: Mapping[int, Rates], sign: int,
+        members: Sequence[tuple[int, ...]], rates: Mapping[int, "Rates"], sign: int,
     ) -> None:
         self.predicates, self.members, self.rates, self.sign = predicates, members, rates, sign
         self.all_losses, self.confirming, self.loss = loss, confirming, loss[confirming]
@@ -124,7 +98,7 @@ class _Cases:
     def corrected(self, number: int) -> bool:
         return any(member in self.rates for member in self.members[number])
 
-    def weights(self, number: int, rates: Mapping[int, Rates] | None = None) -> Floats:
+    def weights(self, number: int, rates: Mapping[int, "Rates"] | None = None) -> Floats:
         """1 inside and 0 outside, on the confirming items; for annotations with flips what they are worth."""
         if not self.corrected(number):
             return self.mask(number)[self.confirming].astype(np.float64)
@@ -145,7 +119,7 @@ class _Cases:
         return Doubt(*(float(sum(move[first] * move[second] for move in moved))
                        for first, second in ((0, 0), (1, 1), (0, 1))))
 
-    def _means(self, number: int, parent: int | None, rates: Mapping[int, Rates]) -> Floats:
+    def _means(self, number: int, parent: int | None, rates: Mapping[int, "Rates"]) -> Floats:
         inside = self.weights(number, rates)
         outside = (1.0 if parent is None else self.weights(parent, rates)) - inside
         return np.asarray([weights @ self.loss / weights.sum() if weights.sum() > 0 else np.nan
@@ -313,41 +287,86 @@ def miss(rejected: Bools, root: Ints, fdr: float, dependence: str = "prds") -> f
     return count * fdr / m / (harmonic(m) if dependence == "any" else 1.0)
 
 
-# What could have been found
+# Error rates of annotations: known ones, or those of a hand-checked sample, which are uncertain themselves
+#
+# An annotation is there though it should not be with probability a (`false`), and missing though it should be there
+# with probability b (`missing`). Of a sample of checked items, k₀ of the n₀ that should not have it do, and k₁ of the
+# n₁ that should do not. With Jeffreys' prior a has the distribution Beta(k₀ + ½, n₀ − k₀ + ½), and b likewise: its mean
+# is the rate, its standard deviation the `…_error`, which the delta method carries into the interval.
 
-def detectable(
-    n: float, n_slice: float, base: float, alpha: float, power: float = POWER, sd: float | None = None
-) -> float:
-    """The smallest difference that `n_slice` of n items show with this power in a one-sided test at level alpha.
+class Rates(NamedTuple):
+    """How often an annotation is there falsely and missing falsely, how sure that is, and by how many checked items."""
 
-    `base` is the share of errors elsewhere, and the test is Fisher's with the number of errors that is to be expected;
-    a loss that is no share has a standard deviation `sd` instead. NaN where not even errors throughout would be seen.
+    false: float
+    missing: float
+    false_error: float = 0.0
+    missing_error: float = 0.0
+    checked: int = 0
 
-    >>> round(detectable(1200, 50, 0.12, 0.1 / 50), 2)
-    0.23
+    @property
+    def turned(self) -> "Rates":
+        """Those of the opposite, "without dog"."""
+        return Rates(self.missing, self.false, self.missing_error, self.false_error, self.checked)
+
+
+def flip_rates(predicates: Predicates, flips: Flips) -> dict[int, Rates]:
+    """The rates of each predicate that has some, by its number."""
+    names: dict[str, int] = {}
+    opposite: dict[str, int] = {}
+    for number, predicate in enumerate(predicates.list):
+        names[f"{predicate.column}={predicate.value}"] = number
+        if predicate.kind == "tag":
+            (names if predicate.value == "yes" else opposite)[_tag(predicate)] = number
+    rates: dict[int, Rates] = {}
+    for name, source in flips.items():
+        if name not in names:
+            raise unknown("annotation", name, names, "flips")
+        predicate = predicates.list[names[name]]
+        rates[names[name]] = each = _rates(name, predicate, source)
+        if predicate.kind == "tag" and predicate.value == "yes" and _tag(predicate) in opposite:
+            rates.setdefault(opposite[_tag(predicate)], each.turned)
+    return rates
+
+
+def _tag(predicate: Predicate) -> str:
+    return predicate.column.removeprefix("has:")
+
+
+def _rates(name: str, predicate: Predicate, source: Any) -> Rates:
+    if is_frame(source) or isinstance(source, str | Path):
+        rates = _of_sample(predicate, source)
+    else:
+        false, missing = (source, source) if isinstance(source, int | float) else source
+        rates = Rates(float(false), float(missing))
+    if not (rates.false >= 0 and rates.missing >= 0 and rates.false + rates.missing < 1):
+        raise ShiftBenchError(f"flips of '{name}' = {rates.false:g} and {rates.missing:g}, but rates of false and of "
+                              "missing annotations are shares that together stay below 1; at 1 an annotation says "
+                              "nothing.")
+    return rates
+
+
+def _of_sample(predicate: Predicate, source: Any) -> Rates:
+    where = table_name(source)
+    table = read_table(source, [SEEN, TRUE], text=(SEEN, TRUE))
+    seen, true = (_has(strings(where, table, column), predicate) for column in (SEEN, TRUE))
+    if true.all() or not true.any():
+        which = "is not" if true.all() else "is"
+        raise ShiftBenchError(f"{where}: of the {len(true):,} items that were checked, none {which} truly "
+                              f"'{predicate.words}', so that one of the two error rates is unknown.")
+    pairs = [_beta(int(wrong.sum()), len(wrong)) for wrong in (seen[~true], ~seen[true])]
+    return Rates(pairs[0][0], pairs[1][0], pairs[0][1], pairs[1][1], len(true))
+
+
+def _has(values: Strs, predicate: Predicate) -> Bools:
+    words = (_tag(predicate), *YES) if predicate.kind == "tag" else (predicate.value,)
+    return np.asarray(np.isin(values, words) != (predicate.kind == "tag" and predicate.value == "no"), np.bool_)
+
+
+def _beta(hits: int, n: int) -> tuple[float, float]:
+    """Mean and standard deviation of Jeffreys' posterior of a share.
+
+    >>> [round(number, 4) for number in _beta(8, 100)]
+    [0.0842, 0.0275]
     """
-    size, rest = round(n_slice), round(n) - round(n_slice)
-    if size < 1 or rest < 1:
-        return math.nan
-    if sd is not None:
-        return float(ndtri(power) - ndtri(alpha)) * sd * math.sqrt(1 / size + 1 / rest)
-
-    @cache
-    def significant(errors: int) -> int:
-        """The fewest errors inside, of so many in all, that are significant in Fisher's test."""
-        least, most = max(0, errors - rest), min(size, errors)
-        tails = np.cumsum(count_chances(np.arange(least, most + 1.0), size, errors, size + rest)[::-1])[::-1]
-        return max(1, least + int(np.count_nonzero(tails > alpha)))
-
-    def chance(share: float) -> float:
-        """The probability that a group with this share of errors is seen."""
-        many = significant(round(rest * base + size * share))
-        return float(bdtrc(many - 1, size, share)) if many <= size else 0.0
-
-    low, high = base, 1.0
-    if chance(high) < power:
-        return math.nan
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if chance(middle) >= power else (middle, high)
-    return high - base
+    mean = (hits + 0.5) / (n + 1)
+    return mean, float(np.sqrt(mean * (1 - mean) / (n + 2)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shiftbench.auditing.audit import audit as search_and_confirm
-from shiftbench.auditing.confirm import detectable
+from shiftbench.auditing.audit import detectable
 from shiftbench.auditing.contrasts import Interval, compare
 from shiftbench.auditing.findings import Audit, Finding
 from shiftbench.auditing.predicates import Predicate
