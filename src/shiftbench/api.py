@@ -191,7 +191,7 @@ def build(
     from shiftbench.shifts.recipe import build as build_recipe
 
     if finding or isinstance(recipe, Audit):
-        from shiftbench.auditing.finding_shift import build_finding
+        from shiftbench.auditing.contexts import build_finding
 
         audit = recipe if isinstance(recipe, Audit) else Audit.load(_path(recipe, "an Audit", "file"))
         if collection is None or not finding:

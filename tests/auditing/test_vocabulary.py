@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiftbench.auditing.cut_points import cut_points, intervals, quantile_cuts
-from shiftbench.auditing.predicates import ALONE, packed, unpacked
+from shiftbench.auditing.predicates import ALONE, cut_points, intervals, packed, quantile_cuts, unpacked
 from shiftbench.auditing.search import search
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.errors import ShiftBenchError

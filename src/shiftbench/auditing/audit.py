@@ -17,9 +17,8 @@ from shiftbench.auditing.model_outputs import Loss
 from shiftbench.auditing.predicates import Predicates
 from shiftbench.auditing.search import Progress, describe, search
 from shiftbench.auditing.vocabulary import predicates_of
-from shiftbench.core.arrays import Bools, Floats, Ints, Words, digest, encode
+from shiftbench.core.arrays import Bools, Floats, Ints, Words, digest, encode, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.rng import uniform
 
 LEAST, SHARE = 20, 0.005
 """A context has at least LEAST items, or this share of all items if that is more."""

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from shiftbench.auditing.join import Items
+from shiftbench.auditing.model_outputs import id_column
 from shiftbench.auditing.predicates import Draft, Predicate, unpacked
-from shiftbench.auditing.table_items import id_column
 from shiftbench.core.arrays import Bools, Floats, Ints, child, in_short, positions, read_array
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import decimal, is_frame, read_table, strings, table_name

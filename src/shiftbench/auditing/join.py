@@ -1,38 +1,39 @@
 """Predictions of a model and what is known about its items, joined by id: a table, a collection or a benchmark."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from shiftbench.auditing.model_outputs import Loss, Source, likely_prediction, open_predictions, outputs_of
-from shiftbench.auditing.table_items import (
+from shiftbench.auditing.model_outputs import (
     LABELS,
     Column,
-    TableItems,
-    as_array,
+    Loss,
+    Source,
     column_of_ids,
-    has_long_texts,
     id_column,
+    likely_prediction,
     no_doubles,
-    rows_of,
-    taken,
+    open_predictions,
+    outputs_of,
 )
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, Words, encode, in_short
+from shiftbench.core.arrays import WASTE, Bools, Floats, Ints, Strs, Values, Words, encode, in_short, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import is_frame, open_table, texts, words
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, collection_if_there
 from shiftbench.data.collection import MARKER as COLLECTION
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.data.item_table import factor_column
 from shiftbench.data.predictions import CHOICES, IDS, SPLIT, refuse_trained
+from shiftbench.data.questions import FORMS, base_of, resolve
 
 TEST, ALL = "test", "all"
 
@@ -44,7 +45,7 @@ class Items:
     `facts` has no pixels; these are in `collection`, if there is one, where item i is in row `rows[i]`.
     """
 
-    facts: Collection | TableItems
+    facts: "Collection | TableItems"
     label: str
     labels: Column  # words, or numbers
     choices: Column  # the same of the predictions
@@ -133,6 +134,90 @@ def _with_losses(items: Items) -> Items:
         raise ShiftBenchError("No item has a loss that is a number.")
     note = f"{int((~finite).sum()):,} items have no loss that is a number and are left out."
     return replace(items.take(np.flatnonzero(finite)), notes=(*items.notes, note))
+
+
+# The items of a table: a column is read when it is asked for, so only one is in memory at a time
+
+@dataclass(frozen=True, eq=False)
+class TableItems:
+    """Items that have a table's columns as factors, as a `Collection` has, and no tags, texts or images.
+
+    `columns` is the column of each factor. Of the table the `rows` are items, by default all.
+    """
+
+    name: str
+    where: str
+    table: Any
+    ids: pa.ChunkedArray
+    columns: Mapping[str, str]
+    rows: Ints | None = None
+    tags: ClassVar[Tags] = Tags.none()
+    texts: ClassVar[Texts] = Texts.none()
+    parents: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def items(self) -> Strs:
+        return to_strings(self.ids).astype(np.str_)
+
+    @property
+    def factors(self) -> "Factors":
+        return Factors(self)
+
+    def factor(self, name: str) -> Values:
+        """A column, or the answers to a question about one; see `Collection.factor`."""
+        values = resolve(name, lambda column: as_array(self.factors[column]) if column in self.columns else None)
+        if values is None:
+            raise unknown("factor", base_of(name), [*self.columns, *FORMS.values()])
+        return values
+
+    def take(self, rows: Ints) -> "TableItems":
+        return replace(self, ids=self.ids.take(pa.array(rows)), rows=rows if self.rows is None else self.rows[rows])
+
+    def collection(self) -> Collection:
+        """All columns in memory, as arrays."""
+        return Collection(self.name, self.items, {name: as_array(values) for name, values in self.factors.items()})
+
+
+class Factors(Mapping[str, Column]):
+    """The columns of a table's items by their names; each is read whenever it is asked for."""
+
+    def __init__(self, items: TableItems) -> None:
+        self._items = items
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items.columns)
+
+    def __len__(self) -> int:
+        return len(self._items.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items.columns
+
+    def __getitem__(self, name: str) -> Column:
+        return taken(factor_column(self._items.where, self._items.table, self._items.columns[name]), self._items.rows)
+
+
+def taken(column: Column, rows: Ints | None) -> Column:
+    """Some rows of a column; all where none are named."""
+    if rows is None:
+        return column
+    return column.take(rows) if isinstance(column, Words) else column[rows]
+
+
+def as_array(column: Column) -> Values:
+    """A column as an array."""
+    return column.to_numpy() if isinstance(column, Words) else column
+
+
+def has_long_texts(column: Column) -> bool:
+    """Whether a column holds texts that an array of strings has no room for; see `to_strings`."""
+    if not isinstance(column, Words):
+        return bool(column.dtype.kind == "O")
+    width = 4 * len(column) * int(pc.max(pc.utf8_length(column.names)).as_py() or 0)
+    return width > WASTE and width > 64 * int(np.asarray(pc.binary_length(column.names)) @ column.sizes)
 
 
 # Data
@@ -262,6 +347,13 @@ def _matched(source: Source, facts: _Facts, notes: list[str]) -> Source:
         notes.append(f"{int(absent.sum()):,} of {len(facts):,} items of {facts.where} have no prediction in "
                      f"{source.where}, the first is '{facts.ids[int(absent.argmax())]}'; they are left out.")
     return source._replace(rows=prediction)
+
+
+def rows_of(ids: pa.ChunkedArray, known: pa.ChunkedArray) -> Ints | None:
+    """The row of each id among the known ones, -1 where it is none; None where both are the same in the same order."""
+    if ids.equals(known):
+        return None
+    return np.asarray(pc.fill_null(pc.index_in(ids, value_set=known), -1), np.int64)
 
 
 def _of_split(

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shiftbench.auditing.clusters import add_clusters
-from shiftbench.auditing.cut_points import intervals
 from shiftbench.auditing.findings import count_items
-from shiftbench.auditing.predicates import ALONE, COMMUNITY, Draft, Interval, Predicate, Predicates
-from shiftbench.auditing.table_items import Column, TableItems
+from shiftbench.auditing.join import TableItems
+from shiftbench.auditing.model_outputs import Column
+from shiftbench.auditing.predicates import ALONE, COMMUNITY, Draft, Interval, Predicate, Predicates, intervals
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, Words, encode
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection, Tags

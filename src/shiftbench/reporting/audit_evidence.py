@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.auditing.findings import Finding
-from shiftbench.auditing.join import Items
+from shiftbench.auditing.join import Items, as_array
 from shiftbench.auditing.predicates import Predicate, Predicates
-from shiftbench.auditing.table_items import as_array
 from shiftbench.core.arrays import Bools, Floats, Ints, Values, child
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.data.questions import base_of

@@ -1,7 +1,7 @@
 """A collection in codes, made once, from which every count, cross table, colour and order of its view is computed.
 
 A column has a code per item, so that counts under a filter are one `bincount`. Which items fulfil a predicate is what
-`auditing.contexts.holds` says; the answer is kept, up to a number of bytes.
+`auditing.contexts.inside` says; the answer is kept, up to a number of bytes.
 """
 
 import math
@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.auditing.contexts import holds
+from shiftbench.auditing.contexts import inside
 from shiftbench.auditing.predicates import Bits, Interval, Predicate, packed
 from shiftbench.auditing.vocabulary import (
     DAY,
@@ -248,7 +248,7 @@ class Coded:
     def _holds(self, predicate: Predicate) -> Bools:
         """A finding about the label is one about the factor that is the label."""
         truth = self.collection.factors.get(predicate.column) if predicate.kind == "label" else None
-        return self._masks.get(predicate, lambda: holds(predicate, self.collection, truth=truth))
+        return self._masks.get(predicate, lambda: inside([predicate], self.collection, truth=truth))
 
     def rows(self, where: Sequence[Predicate], order: str = "", down: bool = False, mixed: bool = False) -> Ints:
         """The items that fulfil a filter: as they stand, by a column, or mixed, the same way each time."""
