@@ -150,9 +150,7 @@ def domainbed_modules(use: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    from shiftbench.compat import (  # not this module, which is called __main__: workers must find its classes
-        domainbed,
-        main,
-    )
+    # Not this module, which is called __main__: workers must find its classes.
+    from shiftbench.compat import domainbed, main
 
     main(domainbed.domainbed_modules)

@@ -372,9 +372,7 @@ def _names(module: object, names: tuple[str, ...]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    from shiftbench.compat import (  # not this module, which is called __main__: workers must find its classes
-        main,
-        wilds,
-    )
+    # Not this module, which is called __main__: workers must find its classes.
+    from shiftbench.compat import main, wilds
 
     main(wilds.wilds_modules)

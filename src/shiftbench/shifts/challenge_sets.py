@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Strs
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.shifts.cues import Judged, by_areas, carrying, yes_or_no
 
@@ -107,11 +107,10 @@ def read_splits(path: Path | str) -> dict[str, Strs]:
     except ShiftBenchError:
         raise
     except Exception as problem:  # whatever a damaged archive makes zipfile and numpy stumble over
-        raise ShiftBenchError(f"{file}: not readable as numpy's npz ({_first_line(problem)}).") from problem
-    both = np.concatenate(list(ids.values()))
-    if len(np.unique(both)) != len(both):
-        names, times = np.unique(both, return_counts=True)
-        raise ShiftBenchError(f"{file}: image {names[times > 1][0]} is in two splits. Copy the file again.")
+        raise ShiftBenchError(f"{file}: not readable as numpy's npz ({first_line(problem)}).") from problem
+    names, times = np.unique(np.concatenate(list(ids.values())), return_counts=True)
+    for name in names[times > 1][:1]:
+        raise ShiftBenchError(f"{file}: image {name} is in two splits. Copy the file again.")
     return ids
 
 
@@ -150,7 +149,7 @@ def _read(path: Path) -> Strs:
     try:
         ids = np.load(path, allow_pickle=False)
     except Exception as problem:  # numpy lets through what its parser of headers stumbles over
-        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({_first_line(problem)}). Copy it "
+        raise ShiftBenchError(f"{path}: not a list of ids in numpy's format ({first_line(problem)}). Copy it "
                               "again; files of Python objects are never opened.") from problem
     return _checked(path, ids)
 
@@ -163,14 +162,10 @@ def _checked(path: Path, ids: Any) -> Strs:
     if ids.dtype.kind == "i" and (ids < 0).any():
         raise ShiftBenchError(f"{path}: has the id {ids.min()}. Ids are 0 or more.")
     names: Strs = ids.astype(np.str_)
-    if len(np.unique(names)) != len(names):
-        values, times = np.unique(names, return_counts=True)
-        raise ShiftBenchError(f"{path}: lists image {values[times > 1][0]} more than once. Copy the file again.")
+    values, times = np.unique(names, return_counts=True)
+    for name in values[times > 1][:1]:
+        raise ShiftBenchError(f"{path}: lists image {name} more than once. Copy the file again.")
     return names
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem) or type(problem).__name__).splitlines()[0]
 
 
 def by_lists(shift: "Context", collection: Collection, split: Strs) -> Judged:

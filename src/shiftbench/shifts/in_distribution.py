@@ -8,9 +8,8 @@ them (§5.1). Which references can be made (`legal`) depends on the benchmark, a
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -214,26 +213,30 @@ def legal(benchmark: Benchmark, *, unseen: bool = False) -> dict[str, str]:
 
     With `unseen`, average is legal for groups that are not in training.
     """
-    checks: dict[str, Callable[[Benchmark], str]] = {
-        "test-to-test": _may_test_to_test, "mixed-to-test": _may_mix_to_test, "train-to-train": _may_train_to_train,
-        "average": partial(_average, unseen=unseen), "random-split": _random_split}
-    broken = _broken(benchmark)
-    return {name: broken or checks[name](benchmark) for name in REFERENCES}
-
-
-def _broken(benchmark: Benchmark) -> str:
     for split in ("train", "test"):
         if not len(benchmark.rows(split)):
-            return f"There is no split '{split}', so there is nothing to compare. Build the benchmark with one."
+            return dict.fromkeys(REFERENCES, f"There is no split '{split}', so there is nothing to compare. Build the "
+                                             "benchmark with one.")
     if len(np.unique(benchmark.items)) < len(benchmark):
-        return "Some items stand in two rows, so that training and test may share them. See shiftbench check."
-    return ""
+        return dict.fromkeys(REFERENCES, "Some items stand in two rows, so that training and test may share them. See "
+                                         "shiftbench check.")
+    noisy = ("would have wrong labels: those of training were made noisy. Make the reference without the condition "
+             "'noise'.") if "true_label" in benchmark.extra else ""
+    mixed = _too_small_to_mix(benchmark)
+    return {"test-to-test": mixed or _too_sparse(benchmark), "mixed-to-test": mixed,
+            "train-to-train": _without_id_test(benchmark, noisy), "average": _without_average(benchmark, unseen),
+            "random-split": noisy and f"A test dealt from all items {noisy}"}
 
 
-def _may_test_to_test(benchmark: Benchmark) -> str:
-    small = _may_mix_to_test(benchmark)
-    if small:
-        return small
+def _too_small_to_mix(benchmark: Benchmark) -> str:
+    n = len(benchmark.rows("test"))
+    if n < 2 * LEAST and not (n >= LEAST and len(benchmark.rows("target_train"))):
+        return (f"Test has {n} items; if half of them go to training, under {LEAST} are left to test on. Build a "
+                "larger test, or choose train-to-train.")
+    return "Training has 1 item, and a mixture needs two." if len(benchmark.rows("train")) < 2 else ""
+
+
+def _too_sparse(benchmark: Benchmark) -> str:
     rows = np.concatenate([benchmark.rows("test"), benchmark.rows("target_train")])
     for column, many in (("label", "classes"), ("domain", "domains")):
         codes = getattr(benchmark, column)[rows]
@@ -246,25 +249,17 @@ def _may_test_to_test(benchmark: Benchmark) -> str:
     return ""
 
 
-def _may_mix_to_test(benchmark: Benchmark) -> str:
-    n = len(benchmark.rows("test"))
-    if n < 2 * LEAST and not (n >= LEAST and len(benchmark.rows("target_train"))):
-        return (f"Test has {n} items; if half of them go to training, under {LEAST} are left to test on. Build a "
-                "larger test, or choose train-to-train.")
-    return "Training has 1 item, and a mixture needs two." if len(benchmark.rows("train")) < 2 else ""
-
-
-def _may_train_to_train(benchmark: Benchmark) -> str:
+def _without_id_test(benchmark: Benchmark, noisy: str) -> str:
+    n = len(benchmark.rows("train"))
     if len(benchmark.rows("id_test")):
         return ""
-    n = len(benchmark.rows("train"))
     if n < 2 * LEAST:
         return (f"There is no id_test, and training has {n} items: too few to draw {LEAST} from. Build the benchmark "
                 "with an id_test, or with more training items.")
-    return _noisy(benchmark, "There is no id_test, and one drawn from training would have wrong labels")
+    return noisy and f"There is no id_test, and one drawn from training {noisy}"
 
 
-def _average(benchmark: Benchmark, unseen: bool) -> str:
+def _without_average(benchmark: Benchmark, unseen: bool) -> str:
     groups = np.unique(benchmark.group[benchmark.rows("test")])
     if len(groups) < 2:
         return "Test has one group, so its average is its worst. Build the benchmark with groups."
@@ -274,16 +269,6 @@ def _average(benchmark: Benchmark, unseen: bool) -> str:
                 "their average is not in distribution either. Choose another reference, or compare new groups with "
                 "their average, as the paper does with Amazon's new users: --set unseen=true.")
     return ""
-
-
-def _random_split(benchmark: Benchmark) -> str:
-    return _noisy(benchmark, "A test dealt from all items would have wrong labels")
-
-
-def _noisy(benchmark: Benchmark, what: str) -> str:
-    if "true_label" not in benchmark.extra:
-        return ""
-    return f"{what}: those of training were made noisy. Make the reference without the condition 'noise'."
 
 
 def kind_of(benchmark: Benchmark) -> str:
@@ -302,16 +287,13 @@ def kind_of(benchmark: Benchmark) -> str:
     rows = benchmark.rows("test")
     cells = np.unique(np.stack([benchmark.label[rows], benchmark.group[rows]]), axis=1).shape[1]
     crossed = cells > len(np.unique(benchmark.label[rows])) and _seen(benchmark.group, benchmark).any()
-    return HYBRID if seen.any() or crossed or _ranked_groups_are_seen(benchmark) else GENERALIZATION
-
-
-def _ranked_groups_are_seen(benchmark: Benchmark) -> bool:
-    """Whether the headline is of a grouping, groups of which are in training and in test."""
-    if not benchmark.headline.by:
-        return False
-    groups = grouping(benchmark, benchmark.headline.by, strict=False)
-    sides = [groups.group[benchmark.split[groups.rows] == split] for split in ("train", "test")]
-    return bool(np.isin(*sides).any())
+    if seen.any() or crossed:
+        return HYBRID
+    if benchmark.headline.by:
+        groups = grouping(benchmark, benchmark.headline.by, strict=False)
+        sides = [groups.group[benchmark.split[groups.rows] == split] for split in ("train", "test")]
+        return HYBRID if np.isin(*sides).any() else GENERALIZATION
+    return GENERALIZATION
 
 
 def _seen(codes: Ints, benchmark: Benchmark) -> Bools:

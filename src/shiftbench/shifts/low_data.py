@@ -4,6 +4,7 @@
 cells of label × factor, and N that know nothing of the correlation. The test is uniform over the cells.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
@@ -21,9 +22,9 @@ from shiftbench.shifts.shift import (
     ambiguous_note,
     card,
     cell_names,
+    crossed,
     deal,
     labelled_items,
-    need_two,
     pick,
     quota,
     share,
@@ -263,27 +264,16 @@ def _strata(shift: TwoParts, collection: Collection, regions: Regions, other: st
     values, value_names = encode(collection.factor(shift.factor))
     kept = np.isin(values, pick(shift.values, value_names, shift.factor)) if shift.values else None
     rows, dropped = labelled_items(collection, shift.label, shift.classes, kept)
-    y, y_names = encode(collection.factor(shift.label)[rows])
-    a, a_names = encode(collection.factor(shift.factor)[rows])
-    need_two(a_names, shift.factor, len(rows))
-    need_two(y_names, shift.label, len(rows))
-    # Without a third factor, all items have one nameless value.
-    b, b_names = encode(collection.factor(other)[rows] if other else np.full(len(rows), ""))
-    if other:
-        need_two(b_names, other, len(rows))
-    cell = (y * len(b_names) + b) * len(a_names) + a
+    factors = [shift.label, *([other] if other else []), shift.factor]
+    cell, names = crossed(*((factor, collection.factor(factor)[rows]) for factor in factors))
     tested = _kept_for_test(collection, rows, shift.test_where)
     trained = ~tested if shift.test_where else tested
-    counts = np.bincount(cell[trained], minlength=len(y_names) * len(b_names) * len(a_names))
-    counts = counts.reshape(len(y_names), len(b_names), len(a_names))
-    if other:
-        pair, times = regions(b_names, a_names, counts.sum(axis=0)), len(y_names)
-    else:
-        pair, times = regions(y_names, a_names, counts.sum(axis=1)), 1
-    whole, few_from = (np.tile(region.ravel(), times) for region in pair)
+    counts = np.bincount(cell[trained], minlength=math.prod(map(len, names))).reshape(*map(len, names))
+    # The last two go together; with a third factor that is for every label alike.
+    pair = regions(names[-2], names[-1], counts.sum(axis=0) if other else counts)
+    whole, few_from = (np.tile(region.ravel(), counts.size // region.size) for region in pair)
     if shift.balanced:
-        return _Strata(rows, cell, cell, cell_names(y_names, b_names, a_names), whole, few_from, tested,
-                       trained), dropped
+        return _Strata(rows, cell, cell, cell_names(*names), whole, few_from, tested, trained), dropped
     return _Strata(rows, cell, (2 * few_from + whole)[cell], ("neither part", "main part", "few", "both parts"),
                    np.asarray([False, True, False, True]), np.asarray([False, False, True, True]), tested,
                    trained), dropped

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode, uniform
+from shiftbench.core.arrays import Bools, Floats, Ints, Strs, Values, encode, uniform
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import Registry
 from shiftbench.data.benchmark import Benchmark
@@ -110,10 +110,20 @@ def against_expected(expected: Mapping[str, int], actual: Mapping[str, Any]) -> 
     return {name: {"expected": size, "actual": int(actual.get(name, 0))} for name, size in expected.items()}
 
 
-def need_two(names: Names, factor: str, n: int) -> None:
-    """A shift moves items between values of a factor, so there must be two of them."""
-    if len(names) < 2:
-        raise ShiftBenchError(f"Factor '{factor}' has one value among these {n} items; a shift needs two.")
+def crossed(*columns: tuple[str, Values]) -> tuple[Ints, list[Names]]:
+    """The cell of each row by some factors, the last one's values changing fastest, and the values of each factor.
+
+    A shift moves items between values of a factor, so there must be two of them.
+    """
+    cell: Ints = np.zeros(len(columns[0][1]), np.int64)
+    values: list[Names] = []
+    for factor, words in columns:
+        code, names = encode(words)
+        if len(names) < 2:
+            raise ShiftBenchError(f"Factor '{factor}' has one value among these {len(cell)} items; a shift needs two.")
+        cell = cell * len(names) + code
+        values.append(names)
+    return cell, values
 
 
 def pick(words: Sequence[str], names: Names, factor: str) -> Ints:

@@ -20,10 +20,10 @@ from shiftbench.shifts.shift import (
     ambiguous_note,
     card,
     cell_names,
+    crossed,
     deal,
     lacking_note,
     largest,
-    need_two,
     quota,
     remainder,
     share,
@@ -61,14 +61,10 @@ def mixture(
     dropped = ambiguous(collection, [*tested, *others])
     chosen = np.flatnonzero(np.isin(values, tested) & kept)
     rows = np.setdiff1d(chosen, dropped)
-    y, y_names = encode(values[rows])
-    a, a_names = encode(factor[rows])
-    need_two(a_names, shift.factor, len(rows))
-    need_two(y_names, shift.label, len(rows))
-    cell = y * len(a_names) + a
-    cells = cell_names(y_names, a_names)
+    cell, names = crossed((shift.label, values[rows]), (shift.factor, factor[rows]))
+    cells = cell_names(*names)
     available = np.bincount(cell, minlength=len(cells))
-    skewed, uniform = shares(y_names, a_names).ravel(), np.full(len(cells), 1 / len(cells))
+    skewed, uniform = shares(*names).ravel(), np.full(len(cells), 1 / len(cells))
 
     def wanted(n: int) -> dict[str, Ints]:
         inside = quota(shift.n_val or n // 4, skewed)
@@ -88,10 +84,10 @@ def mixture(
     picked, split = deal(rows, cell, sizes, seed, cells)
     if others:
         more = np.setdiff1d(np.flatnonzero(np.isin(values, others) & kept), dropped)
-        code, names = encode(values[more])
-        there = np.bincount(code, minlength=len(names))
-        train = np.full(len(names), n_others) if n_others else there * 3 // 5
-        further = deal(more, code, remainder(np.maximum(there, train), train), seed, names)
+        code, other_names = encode(values[more])
+        there = np.bincount(code, minlength=len(other_names))
+        train = np.full(len(other_names), n_others) if n_others else there * 3 // 5
+        further = deal(more, code, remainder(np.maximum(there, train), train), seed, other_names)
         picked, split = together((picked, split), further)
     published = against_expected(expected or {}, dict(zip(cells, available, strict=True)))
     return Benchmark.of(collection, shift, seed, picked, split, label=values[picked], domain=factor[picked],

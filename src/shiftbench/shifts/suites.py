@@ -261,37 +261,31 @@ def build_suite(
 
     ImageNet as it is unpacked, a folder with train/ and val/, is read first, into a collection below `out`.
     """
-    if str(name) not in SUITES and Path(name).is_file():
+    is_recipe = str(name) not in SUITES and Path(name).is_file()
+    source = collection
+    if is_recipe:
         top = {"collection": str(collection)} if isinstance(collection, Path | str) else {}
         plan = Recipe.load(name, {**(changes or {}), **top, **({} if seed is None else {"seed": seed})})
         if not several(plan.shift):
             raise ShiftBenchError(f"{name}: stands for one benchmark. Build it with `build`.")
-        source: Collection | Path = collection if isinstance(collection, Collection) else plan.collection
-        images = source if isinstance(source, Collection) else Collection.load(source)
-        wanted = members(only_of(each(plan.shift, images), only, str(name)).items(), (), plan.seed)
-        return _save_all(wanted, images, source, out, f"recipe '{name}'", "", progress)
-    if collection is None:
+        shifts, whole, seed = {"": plan.shift}, True, plan.seed
+        source = collection if isinstance(collection, Collection) else plan.collection
+    else:
+        whole = any(several(shift) for shift in find(SUITES, "suite", str(name)).values())
+        shifts = dict(suite(str(name), "" if whole else only, changes))
+    if source is None:
         raise ShiftBenchError(f"Suite '{name}' needs a collection. Name its folder.")
-    whole = any(several(shift) for shift in find(SUITES, "suite", str(name)).values())
-    shifts = dict(suite(str(name), "" if whole else only, changes))
-    if not isinstance(collection, Collection) and not (Path(collection) / MARKER).is_file() and (
-            Path(collection) / "train").is_dir():
-        raw, collection = str(collection), Path(out) / "collection"
-        keep(read_files("imagenet", [raw]), collection, overwrite=True)
-    images = collection if isinstance(collection, Collection) else Collection.load(collection)
+    if not is_recipe and not isinstance(source, Collection) and not (Path(source) / MARKER).is_file() and (
+            Path(source) / "train").is_dir():
+        raw, source = str(source), Path(out) / "collection"
+        keep(read_files("imagenet", [raw]), source, overwrite=True)
+    images = source if isinstance(source, Collection) else Collection.load(source)
     if whole:  # the collection decides which benchmarks there are
         of_tags = {key: member for shift in shifts.values() for key, member in each(shift, images).items()}
         shifts = dict(only_of(of_tags, only, str(name)))
-    wanted = members(shifts.items(), range(replicates), checked_seed(seed or 0))
-    hint = " Name the benchmark of your data set with --only." if not only and len(wanted) > 1 else ""
-    return _save_all(wanted, images, collection, out, f"suite '{name}'", hint, progress)
-
-
-def _save_all(
-    wanted: Sequence[Member], images: Collection, source: Collection | Path | str, out: Path | str, what: str,
-    hint: str, progress: Callable[[int, int], None] | None,
-) -> dict[Path, Benchmark]:
-    """Build each benchmark and save it below `out`."""
+    wanted = members(shifts.items(), () if is_recipe else range(replicates), checked_seed(seed or 0))
+    what = f"{'recipe' if is_recipe else 'suite'} '{name}'"
+    hint = "" if is_recipe or only or len(wanted) == 1 else " Name the benchmark of your data set with --only."
     path = None if isinstance(source, Collection) else source
     benchmarks: dict[Path, Benchmark] = {}
     for number, member in enumerate(wanted):
