@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import shiftbench as sb
-from shiftbench.readers.wilds import DATASETS
-from shiftbench.readers.wilds.without_labels import PREFIX
+from shiftbench.readers.wilds import DATASETS, PREFIX
 from tests.exports.test_layouts import pets
 from tests.readers.test_wilds_unlabelled import prepared
 from tests.readers.wilds_files import read

@@ -17,7 +17,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.comments import TOKENS, tokens
 from shiftbench.readers.wilds.molecules import graph_lines
-from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.photos import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS, corners
 from tests.readers.wilds_files import TEN, place_of, read, touch
 from tests_real.wilds_data import WRITERS

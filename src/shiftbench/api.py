@@ -83,7 +83,7 @@ def read(
     If `out` holds another collection, it is replaced only with `overwrite`. Image files that do not exist are counted
     in a warning; with `drop_missing` their items are dropped.
     """
-    from shiftbench.readers import keep, read_files
+    from shiftbench.readers.annotation_files import keep, read_files
 
     collection = read_files(format, sources, drop_missing=drop_missing, **options)
     if out is None:

@@ -6,7 +6,7 @@ import pytest
 from shiftbench.compat.wilds import get_dataset
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
-from shiftbench.readers.wilds.poverty import HELD_OUT, mixed_to_test, split
+from shiftbench.readers.wilds.photos import HELD_OUT, fold_split, mixed_fold
 from shiftbench.shifts.suites import WILDS
 
 COUNTRIES = np.asarray(sorted(name for group in HELD_OUT.values() for name in group))
@@ -21,11 +21,11 @@ def root(tmp_path_factory):
     country = COUNTRIES[rng.integers(0, len(COUNTRIES), n)]
     np.savez(place / "x.npz", x=np.ones((8, 2, 2), np.float32))
     wealth = rng.normal(size=n)
-    folds = {f"split_{fold}": split(country, fold) for fold in HELD_OUT}
+    folds = {f"split_{fold}": fold_split(country, fold) for fold in HELD_OUT}
     poverty = Collection("poverty", np.arange(n).astype(str), factors={
         "label": wealth, "y": wealth, "urban": np.asarray(["rural", "urban"])[rng.integers(0, 2, n)],
         "country": country, "split": folds["split_A"], **folds,
-        **{f"split_mixed_to_test_{fold}": mixed_to_test(country, fold) for fold in "AB"}},
+        **{f"split_mixed_to_test_{fold}": mixed_fold(country, fold) for fold in "AB"}},
         pixels=np.full(n, "x.npz"), root=place)
     m = 60
     words = np.asarray(["train", "id_val", "val", "test", "unused"])

@@ -10,18 +10,20 @@ import torch
 from shiftbench.compat.wilds import CombinatorialGrouper, get_dataset
 from shiftbench.compat.wilds_metadata import DATASETS, UNLABELED_SPLITS
 from shiftbench.data.collection import Collection
-from shiftbench.readers.wilds.without_labels import SETS
+from shiftbench.readers.wilds import DATASETS as PUBLISHED
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS, WITHOUT_LABELS
 from tests.readers.test_wilds_unlabelled import EXPECTED, prepared
 from tests.readers.wilds_files import read
+
+UNLABELLED = [name for name, published in PUBLISHED.items() if published.unlabelled is not None]
 
 
 def shift_of(name: str) -> Given:
     return WILDS["poverty-A" if name == "poverty" else name]
 
 
-@pytest.fixture(scope="module", params=SETS)
+@pytest.fixture(scope="module", params=UNLABELLED)
 def pair(request, tmp_path_factory) -> tuple[str, Collection, Collection]:
     """A data set read without and with its unlabelled items."""
     root: Path = tmp_path_factory.mktemp(request.param)

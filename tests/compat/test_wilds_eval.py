@@ -14,7 +14,7 @@ from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_metadata import DATASETS
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.readers.wilds.poverty import HELD_OUT, split
+from shiftbench.readers.wilds.photos import HELD_OUT, split
 from tests.compat.wilds_inputs import RECORDED, Inputs, close, columns, inputs, ours, package, shown
 
 

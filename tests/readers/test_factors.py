@@ -17,8 +17,7 @@ from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.collection import Collection
 from shiftbench.readers import READERS
-from shiftbench.readers.factors.dsprites import COLOURS, SHAPES
-from shiftbench.readers.factors.mpi3d import OBJECTS
+from shiftbench.readers.factors import COLOURS, OBJECTS, SHAPES
 from shiftbench.worlds import sprites as grid
 
 factors = READERS["factors"]

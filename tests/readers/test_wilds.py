@@ -17,8 +17,7 @@ from shiftbench.data.target import boxes_of, kinds_of, tokens_of
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, TOKENS, tokens
 from shiftbench.readers.wilds.metadata import animals
-from shiftbench.readers.wilds.photos import fmow, rxrx1
-from shiftbench.readers.wilds.poverty import HELD_OUT, mixed_to_test, split
+from shiftbench.readers.wilds.photos import HELD_OUT, fmow, fold_split, mixed_fold, rxrx1
 from shiftbench.readers.wilds.wheat import SESSIONS, corners
 from shiftbench.shifts.suites import suite
 from tests.readers.wilds_files import COUNTRIES, POOR, packed, place_of, read, table
@@ -273,7 +272,7 @@ def test_poverty_sets_aside_the_published_rows() -> None:
     """Of 23 × 500 rows, the same 2,000 as the package draws: the first of them, as recorded from wilds 2.0.0."""
     country = np.asarray(COUNTRIES)[np.arange(23 * 500) % 23]
     for fold, (first_val, first_test) in RECORDED.items():
-        words = split(country, fold)
+        words = fold_split(country, fold)
         assert (words == "id_val").sum() == (words == "id_test").sum() == 1000
         assert np.flatnonzero(words == "id_val")[:5].tolist() == first_val
         assert np.flatnonzero(words == "id_test")[:5].tolist() == first_test
@@ -283,7 +282,7 @@ def test_poverty_mixed_to_test_draws_the_published_rows() -> None:
     """The in-distribution setting has as many rows of each split as the package's own draw on the same countries."""
     country = np.asarray(COUNTRIES)[np.arange(23 * 500) % 23]
     for fold, counts in MIXED.items():
-        words = mixed_to_test(country, fold)
+        words = mixed_fold(country, fold)
         assert np.unique(words, return_counts=True)[1].tolist() == counts
         outside = np.isin(country, HELD_OUT[fold])
         assert set(words[outside]) == {"test", "train"}

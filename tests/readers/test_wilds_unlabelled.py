@@ -8,10 +8,12 @@ import pytest
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.readers.wilds.poverty import HELD_OUT
-from shiftbench.readers.wilds.without_labels import SETS
+from shiftbench.readers.wilds import DATASETS
+from shiftbench.readers.wilds.photos import HELD_OUT
 from tests.readers.wilds_files import COUNTRIES, place_of, read, table
 from tests.readers.wilds_unlabelled_files import WRITERS, write
+
+UNLABELLED = [name for name, published in DATASETS.items() if published.unlabelled is not None]
 
 TRAIN, VAL, TEST, EXTRA = (f"{word}_unlabeled" for word in ("train", "val", "test", "extra"))
 EXPECTED = {
@@ -39,7 +41,7 @@ def prepared(root: Path, name: str, images: bool = True) -> None:
         table(place / "splits/user.csv", ["split"], [[code] for code in (-1, 0, 1, 2, 3, 4, 0, 11, 12, 13, 13)])
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", UNLABELLED)
 def test_items_without_labels_come_behind_the_labelled_ones(name: str, tmp_path: Path) -> None:
     """The labelled items stay as they are; the others have the package's splits, no label, and files that are there."""
     prepared(tmp_path, name)

@@ -14,7 +14,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.readers import READERS
 from shiftbench.readers.wilds import DATASETS
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, PY150
-from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.photos import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
 
 POOR = 23 * 160  # rows of PovertyMap: 2,000 of them are set aside before any is trained on

@@ -83,7 +83,8 @@ def _imports(plugins: Plugins = None) -> None:
 
 def command_of(format: str) -> Any:
     """The command of a reader: read, save, print notes on standard error, and show the collection."""
-    from shiftbench.readers import READERS, keep, read_files
+    from shiftbench.readers import READERS
+    from shiftbench.readers.annotation_files import keep, read_files
 
     reader = READERS[format]
     parameters = inspect.signature(reader).parameters

@@ -36,7 +36,7 @@ from shiftbench.core.registry import listed
 from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection
 from shiftbench.readers.wilds.comments import amazon_name, amazon_splits
-from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.photos import HELD_OUT
 from shiftbench.shifts.suites import WILDS
 
 __all__ = ["CombinatorialGrouper", "GroupSampler", "WILDSDataset", "WILDSSubset", "evaluate", "get_dataset",

@@ -15,7 +15,7 @@ from shiftbench.data.benchmark import UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import NO_LABEL, TOKEN_KINDS, TOKENS, kinds_of, tokens_of
 from shiftbench.readers.wilds.comments import IDENTITIES, OTHER_MARKS, amazon_name
-from shiftbench.readers.wilds.poverty import HELD_OUT
+from shiftbench.readers.wilds.photos import HELD_OUT
 from shiftbench.readers.wilds.wheat import SESSIONS
 from shiftbench.shifts.suites import WITHOUT_LABELS
 

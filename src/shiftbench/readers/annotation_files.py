@@ -1,4 +1,4 @@
-"""What readers of image annotations share: their files, large JSON decoded by type, ids, and the folder of the images.
+"""Annotation files become a collection: the table of formats, reading and keeping, and what readers share.
 
 A JSON file is mapped, not copied. The decoder skips what no type names, such as outlines and relations, which are most
 of such a file. Memory holds the named members of the whole file once; the reader turns them into columns and frees
@@ -12,16 +12,17 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 import numpy as np
 
-from shiftbench.core.arrays import Floats, Ints
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
-from shiftbench.data.collection import Collection, Tags
+from shiftbench.core.registry import Registry, find
+from shiftbench.data.collection import MARKER, Collection
 from shiftbench.data.image_files import missing_files
 
 T = TypeVar("T")
@@ -36,29 +37,37 @@ _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
 
-def source_files(sources: Sequence[Path | str], format: str) -> list[Path]:
-    """The files to read: at least one, and none twice, because its areas would count twice."""
-    if not sources:
-        raise ShiftBenchError(f"Reading {format} needs at least one file. Give the annotation files.")
-    paths = [Path(source) for source in sources]
-    seen: set[str] = set()
-    for path in paths:
-        if os.path.realpath(path) in seen:
-            raise ShiftBenchError(f"{path} is given twice. Give each file once.")
-        seen.add(os.path.realpath(path))
-    return paths
+READERS: Registry[Callable[..., Collection]] = Registry()
+"""Format -> reader; `shiftbench.readers` enters ours."""
+IN_MEMORY = ("hf", "table")
+"""Formats that are also read from objects: data frames and data sets of Hugging Face."""
 
 
-def sorted_ids(ids: Iterable[str]) -> list[str]:
-    """Ids without duplicates: whole numbers by value, then words by code point.
+def read_files(
+    format: str, sources: Sequence[Any], *, drop_missing: bool = False, **options: Any
+) -> Collection:
+    """Read annotation files into a collection. Missing image files are counted in a warning, or their items are
+    dropped."""
+    reader = find(READERS, "format", format)
+    parameters = signature(reader).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in options:
+        if key not in parameters and not takes_any:
+            settings = [name for name, parameter in parameters.items() if parameter.default is not parameter.empty]
+            raise unknown("setting", key, settings, format)
+    for source in sources:
+        if isinstance(source, str | Path):
+            check_regular(source)
+        elif format not in IN_MEMORY and READERS.owner(format).ours:
+            raise ShiftBenchError(f"{format}: is read from files, not from a {type(source).__name__}.")
+    collection = reader(*(str(source) if isinstance(source, Path) else source for source in sources), **options)
+    if not isinstance(collection, Collection):
+        raise ShiftBenchError(f"{format}: {READERS.owner(format)} returns {type(collection).__name__}, but a reader "
+                              "must return a Collection.")
+    return _with_files(collection, drop_missing)
 
-    >>> sorted_ids(["10", "n1", "9", "10"])
-    ['9', '10', 'n1']
-    """
-    return sorted(set(ids), key=lambda name: (0, int(name), name) if _is_number(name) else (1, 0, name))
 
-
-def with_files(collection: Collection, drop_missing: bool = False) -> Collection:
+def _with_files(collection: Collection, drop_missing: bool = False) -> Collection:
     """The collection, with a warning about missing image files, or without their items.
 
     If all files are missing, the folder is wrong, which is an error.
@@ -81,37 +90,67 @@ def with_files(collection: Collection, drop_missing: bool = False) -> Collection
     return collection.take(np.setdiff1d(np.arange(len(collection)), missing))
 
 
+def keep(collection: Collection, out: Path | str, overwrite: bool = False) -> bool:
+    """Save a collection and return whether that was needed: if `out` holds the same one, nothing is written."""
+    if (Path(out) / MARKER).exists():
+        try:
+            present = Collection.load(out)
+        except ShiftBenchError:
+            present = None
+        if present is not None and present == collection:
+            return False
+        if not overwrite:
+            content = "a damaged collection" if present is None else (
+                f"another collection ('{present.name}', {len(present):,} items; this one is '{collection.name}', "
+                f"{len(collection):,} items)")
+            raise ShiftBenchError(f"{out} holds {content}. Name another folder, or replace it with --overwrite "
+                                  "(overwrite=True); benchmarks that were built on it stay as they are.")
+    collection.save(out)
+    return True
+
+
+# What readers share
+
 LARGEST = 10
 """The largest area or side, in images: more is a mistake in the file, not an object that leaves its image."""
 
 
-def box_tags(
-    item: Ints, word: Ints, words: Sequence[str], boxes: Floats, area: Floats | None = None,
-    where: Callable[[int], str] = "box {}".format,
-) -> Tags:
-    """Tags with areas from one row per box: row r says that item `item[r]` shows `words[word[r]]` in `boxes[r]`.
+def source_files(sources: Sequence[Path | str], format: str) -> list[Path]:
+    """The files to read: at least one, and none twice, because its areas would count twice."""
+    if not sources:
+        raise ShiftBenchError(f"Reading {format} needs at least one file. Give the annotation files.")
+    paths = [Path(source) for source in sources]
+    seen: set[str] = set()
+    for path in paths:
+        if os.path.realpath(path) in seen:
+            raise ShiftBenchError(f"{path} is given twice. Give each file once.")
+        seen.add(os.path.realpath(path))
+    return paths
 
-    A box is (x, y, width, height) as shares of the image, and its area is its width × height unless `area` has it.
-    The vocabulary is in the order of names. `where(r)` names the place of row r in an error.
+
+def sorted_ids(ids: Iterable[str]) -> list[str]:
+    """Ids without duplicates: whole numbers by value, then words by code point.
+
+    >>> sorted_ids(["10", "n1", "9", "10"])
+    ['9', '10', 'n1']
     """
-    for row in np.flatnonzero(~((np.abs(boxes) <= LARGEST).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)))[:1]:
-        x, y, width, height = boxes[row].tolist()
-        raise ShiftBenchError(f"{where(int(row))}: the box is {width:.4g} × {height:.4g} of the image at ({x:.4g}, "
-                              f"{y:.4g}). Sides are positive, and at most {LARGEST} times those of the image.")
-    names = sorted(set(words))
-    code_of = {name: code for code, name in enumerate(names)}
-    code = np.asarray([code_of[name] for name in words], np.int64)[word] if len(words) else word
-    return Tags.of(item, code, names, "object", boxes[:, 2] * boxes[:, 3] if area is None else area, boxes)
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) < 20
+    return sorted(set(ids), key=lambda name: (0, int(name), name) if name.isascii() and name.isdigit() and len(
+        name) < 20 else (1, 0, name))
 
 
 def first_bracket(path: Path) -> str:
     """The first character of a JSON file that is not blank: `[` of a list, `{` of a dictionary."""
     with _mapped(path) as text:
         return _SIGN.search(text)[0].decode(errors="replace")  # type: ignore[index]
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a small file."""
+    check_regular(path)
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem
 
 
 def decode_json(path: Path, content: type[T], once: str = "") -> T:

@@ -23,10 +23,9 @@ import numpy as np
 
 from shiftbench.core.arrays import Ints, encode
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection, Tags
 from shiftbench.data.image_files import image_folder, paths_below
-from shiftbench.readers.annotation_files import Images, Name, Sources, sorted_ids, source_files
+from shiftbench.readers.annotation_files import Images, Name, Sources, read_bytes, sorted_ids, source_files
 
 CONTEXTS = ("auto", "attribute", "object")
 SUBJECT = "subject"
@@ -161,11 +160,7 @@ def _unpickle(path: Path) -> Any:
     """The content of a pickle of plain data; anything else is an error that names the file."""
     if path.is_dir():
         raise ShiftBenchError(f"{path} is a folder. Give the pickle itself.")
-    check_regular(path)
-    try:
-        data = path.read_bytes()
-    except OSError as problem:
-        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem
+    data = read_bytes(path)
     if not data:
         raise ShiftBenchError(f"{path} is empty.")
     try:

@@ -15,9 +15,9 @@ import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.readers.annotation_files import Name, box_tags
+from shiftbench.readers.annotation_files import Name, read_bytes
+from shiftbench.readers.boxes import box_tags
 from shiftbench.readers.image_folders import DEEPEST, ENDINGS, SPLIT_FOLDERS
 
 NAMES = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt", "obj.names")
@@ -64,8 +64,8 @@ def yolo(
     pixels = None if not pictures else np.asarray([pictures.get(item, f"{item}.jpg") for item in items], np.str_)
     return Collection(
         name or root.resolve().name or "yolo", np.asarray(items, np.str_), factors,
-        tags=box_tags(number[item], code, classes, values[:, 1:], sizes,
-                      lambda row: f"{label_files[item[row]][1]}, line {line[row]}"),
+        tags=box_tags(number[item], code, classes, values[:, 1:],
+                      lambda row: f"{label_files[item[row]][1]}, line {line[row]}", sizes),
         pixels=pixels, root=None if pixels is None else root.resolve())
 
 
@@ -121,7 +121,7 @@ def _lines(files: Sequence[tuple[int, Path]]) -> tuple[Ints, Ints, Floats, Float
         return f"{files[file[row]][1]}, line {line[row]}"
 
     for number, (_, path) in enumerate(files):
-        for line_number, text in enumerate(_read(path).splitlines(), start=1):
+        for line_number, text in enumerate(read_bytes(path).splitlines(), start=1):
             fields = text.split()
             if not fields:
                 continue
@@ -186,7 +186,7 @@ def _names(root: Path, file: Path | None) -> list[str]:
         where = f"{path}: no such file" if path is not None else f"{root}: has none of {', '.join(NAMES)}"
         raise ShiftBenchError(f"{where}. Name the file of class names with --names: data.yaml, or a class per line.")
     try:
-        lines = _read(path).decode("utf-8-sig").splitlines()
+        lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as problem:
         raise ShiftBenchError(f"{path}: is not UTF-8 text.") from problem
     yaml = path.suffix.lower() in (".yaml", ".yml")
@@ -264,11 +264,3 @@ def _entries(text: str) -> list[str]:
 
 def _unquoted(word: str) -> str:
     return word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" else word
-
-
-def _read(path: Path) -> bytes:
-    check_regular(path)
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise ShiftBenchError(f"{path}: cannot be read ({problem.strerror}).") from problem

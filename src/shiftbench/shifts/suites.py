@@ -13,7 +13,7 @@ from shiftbench.core.registry import find
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, save_for
 from shiftbench.data.collection import MARKER, Collection
 from shiftbench.hierarchies.superclasses import TASKS as BREEDS
-from shiftbench.readers import keep, read_files
+from shiftbench.readers.annotation_files import keep, read_files
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.shifts.conditions import Noise, Size, condition_facts
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen, Where

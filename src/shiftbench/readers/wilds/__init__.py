@@ -3,6 +3,7 @@
 Nothing is downloaded.
 """
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +12,24 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
+from shiftbench.core.arrays import Strs, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.annotation_files import Name
-from shiftbench.readers.wilds.comments import amazon, civilcomments, py150
-from shiftbench.readers.wilds.metadata import find, released
+from shiftbench.readers.wilds.comments import amazon, civilcomments, py150, unlabelled_amazon, unlabelled_civilcomments
+from shiftbench.readers.wilds.metadata import (
+    find,
+    released,
+    unlabelled_camelyon17,
+    unlabelled_iwildcam,
+    wilds_camelyon17,
+    wilds_iwildcam,
+)
 from shiftbench.readers.wilds.molecules import molpcba
-from shiftbench.readers.wilds.photos import camelyon17, celeba, fmow, iwildcam, rxrx1
-from shiftbench.readers.wilds.poverty import poverty
+from shiftbench.readers.wilds.photos import celeba, fmow, poverty, rxrx1, unlabelled_fmow, unlabelled_poverty
 from shiftbench.readers.wilds.wheat import globalwheat
-from shiftbench.readers.wilds.without_labels import with_unlabelled
+
+Reader = Callable[[Path, bool], Collection]
 
 
 class Published(NamedTuple):
@@ -30,23 +39,29 @@ class Published(NamedTuple):
     column's values over all splits (of Amazon's users, it leaves out those of val).
     """
 
-    read: Callable[[Path, bool], Collection]
+    read: Reader
     folders: tuple[str, ...]
     examples: int
     domain: str = ""
     domains: int = 0
+    unlabelled: Reader | None = None  # of WILDS 2's items without labels
+    beside: str = ""  # the folder of these, where they have one of their own
 
 
 DATASETS = {
-    "iwildcam": Published(iwildcam, ("iwildcam_v2.0",), 203_029, "location", 323),
-    "camelyon17": Published(camelyon17, ("camelyon17_v1.0",), 455_954, "hospital", 5),
+    "iwildcam": Published(wilds_iwildcam, ("iwildcam_v2.0",), 203_029, "location", 323, unlabelled_iwildcam,
+                          "iwildcam_unlabeled_v1.0"),
+    "camelyon17": Published(wilds_camelyon17, ("camelyon17_v1.0",), 455_954, "hospital", 5, unlabelled_camelyon17,
+                            "camelyon17_unlabeled_v1.0"),
     "rxrx1": Published(rxrx1, ("rxrx1_v1.0",), 125_510, "experiment", 51),
     "molpcba": Published(molpcba, ("ogbg_molpcba",), 437_929, "scaffold", 120_084),
     "globalwheat": Published(globalwheat, ("globalwheat_v1.1", "globalwheat_v1.0"), 6_515, "session", 47),
-    "civilcomments": Published(civilcomments, ("civilcomments_v1.0",), 448_000),
-    "fmow": Published(fmow, ("fmow_v1.1",), 523_846),
-    "poverty": Published(poverty, ("poverty_v1.1",), 19_669, "country", 23),
-    "amazon": Published(amazon, ("amazon_v2.1", "amazon_v2.0"), 539_502),
+    "civilcomments": Published(civilcomments, ("civilcomments_v1.0",), 448_000, unlabelled=unlabelled_civilcomments,
+                               beside="civilcomments_unlabeled_v1.0"),
+    "fmow": Published(fmow, ("fmow_v1.1",), 523_846, unlabelled=unlabelled_fmow),
+    "poverty": Published(poverty, ("poverty_v1.1",), 19_669, "country", 23, unlabelled_poverty,
+                         "poverty_unlabeled_v1.0"),
+    "amazon": Published(amazon, ("amazon_v2.1", "amazon_v2.0"), 539_502, unlabelled=unlabelled_amazon),
     "py150": Published(py150, ("py150_v1.0",), 150_000),
     "celeba": Published(celeba, ("celebA_v1.0",), 202_599),
 }
@@ -92,7 +107,7 @@ def wilds(
     if unlabelled:
         if not official:
             raise ShiftBenchError(f"scheme={scheme}: items without labels belong to the official split.")
-        collection = with_unlabelled(key, collection, folder, root, images)
+        collection = _with_unlabelled(key, collection, folder, root, images)
     return collection if name is None else replace(collection, name=name)
 
 
@@ -118,3 +133,55 @@ def _count_rows(path: Path) -> int:
     from shiftbench.core.tables import read_table
 
     return int(read_table(path, ("split",), every=False).num_rows)
+
+
+# WILDS 2's items without labels (Sagawa et al., 2022), placed after the labelled items of the same data set.
+#
+# Their splits are those of the package: `train_unlabeled`, `val_unlabeled`, `test_unlabeled`, `extra_unlabeled`. Their
+# label is empty (NaN among numbers) even where a file has one; `y` is -1. A factor that they lack is empty, -1
+# or NaN, and `unused` where it is another setting's split. An id is `unlabelled/` and the id in the source.
+
+PREFIX = "unlabelled/"
+
+
+def _with_unlabelled(dataset: str, labelled: Collection, folder: Path, root: Path | str, images: bool) -> Collection:
+    """A collection, followed by its data set's items without labels; `folder` is that of the labelled ones."""
+    published = DATASETS[dataset]
+    if published.unlabelled is None:
+        known = ", ".join(name for name, other in DATASETS.items() if other.unlabelled is not None)
+        raise ShiftBenchError(f"{dataset}: its items without labels cannot be read, only those of {known}.")
+    if published.beside:
+        folder = find(root, (published.beside,), None)
+    unlabelled = published.unlabelled(folder, images)
+    n = len(unlabelled)
+    factors = {name: np.concatenate([_with_gaps(name, values), _gaps(name, values, n) if name in ("label", "y")
+                                     else unlabelled.factors.get(name, _gaps(name, values, n))])
+               for name, values in labelled.factors.items()}
+    pixels, common = _files(labelled, unlabelled)
+    return replace(
+        labelled, items=np.concatenate([labelled.items, np.char.add(PREFIX, unlabelled.items)]), factors=factors,
+        texts=Texts(np.concatenate([labelled.texts.item, unlabelled.texts.item + len(labelled)]),
+                    np.concatenate([labelled.texts.text, unlabelled.texts.text])),
+        pixels=pixels, root=common)
+
+
+def _files(labelled: Collection, unlabelled: Collection) -> tuple[Strs | None, Path | None]:
+    """The image files of both, below the folder that holds the two."""
+    if labelled.pixels is None or unlabelled.pixels is None or labelled.root is None or unlabelled.root is None:
+        return None, None
+    common = Path(os.path.commonpath([labelled.root, unlabelled.root]))
+    paths = [np.asarray(collection.pixels) if collection.root == common else np.char.add(
+        f"{collection.root.relative_to(common).as_posix()}/", np.asarray(collection.pixels, np.str_))
+        for collection in (labelled, unlabelled) if collection.root is not None]
+    return np.concatenate(paths), common
+
+
+def _with_gaps(name: str, values: Values) -> Values:
+    """A factor in a type that has a gap: a label that is a whole number becomes a word."""
+    return values.astype(np.str_) if name == "label" and values.dtype.kind in "iu" else values
+
+
+def _gaps(name: str, values: Values, n: int) -> Values:
+    """The values of a factor that is not known."""
+    kind = _with_gaps(name, values).dtype.kind
+    return np.full(n, np.nan if kind == "f" else -1 if kind in "iu" else "unused" if name.startswith("split_") else "")

@@ -48,6 +48,16 @@ def civilcomments(folder: Path, images: bool = True) -> Collection:
         texts=_texts(path, table, "comment_text"))
 
 
+def unlabelled_civilcomments(folder: Path, images: bool) -> Collection:
+    """unlabeled_data_with_identities.csv, all of it `extra_unlabeled`; their identities are not annotated."""
+    (path,) = needed(folder, "unlabeled_data_with_identities.csv")
+    table = read_table(path, ("comment_text",), text=("comment_text",), every=False)
+    comments = long_texts(path, table, "comment_text", gap="")
+    rows = np.flatnonzero(comments != "")
+    return Collection("civilcomments", np.arange(len(comments)).astype(np.str_), {
+        "split": np.full(len(comments), "extra_unlabeled")}, texts=Texts(rows, comments[rows]))
+
+
 def amazon(folder: Path, images: bool = True, scheme: str = "user", *, unlabelled: bool = False) -> Collection:
     """Product reviews: `label` is 1 to 5 stars, the domain is `user`. `y` is WILDS' number, 0 to 4.
 
@@ -82,6 +92,11 @@ def amazon(folder: Path, images: bool = True, scheme: str = "user", *, unlabelle
                  "product": strings(path, table, "asin", gap=""), "category": strings(path, table, "category"),
                  "year": whole(path, table, "reviewYear"), "split": names[codes[rows]]},
         texts=_texts(path, table, "reviewText"))
+
+
+def unlabelled_amazon(folder: Path, images: bool) -> Collection:
+    """Rows of the labelled data set that splits/user.csv numbers 11 (val), 12 (test) and 13 (extra)."""
+    return amazon(folder, images, unlabelled=True)
 
 
 def amazon_name(scheme: str) -> str:

@@ -1,25 +1,20 @@
-"""WILDS' image data sets with one class per image: iWildCam, Camelyon17, RxRx1, FMoW, CelebA."""
+"""WILDS' images with one label each, from tables of their own: RxRx1, FMoW, PovertyMap, CelebA."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Bools, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.tables import filled, read_table, strings, whole, within
+from shiftbench.core.tables import decimal, filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
-from shiftbench.readers.wilds.metadata import animals, needed, pictures, shuffled
-from shiftbench.readers.wilds.metadata import camelyon17 as camelyon17_table
-from shiftbench.readers.wilds.metadata import iwildcam as iwildcam_table
+from shiftbench.readers.wilds.metadata import digits, needed, pictures, shuffled
 
 RXRX1 = ("cell_type", "dataset", "experiment", "plate", "well", "site", "sirna_id")
 FMOW = ("split", "category", "timestamp", "country_code")
-CLOCK = (("day", 8), ("minute", 14), ("second", 17))  # positions of two digits in 2013-06-05 05:44:19
 LAST_YEARS = (2013, 2016)  # FMoW: validation begins with the first, test with the second
 LAND = (  # FMoW numbers its 62 classes in this order
     "airport", "airport_hangar", "airport_terminal", "amusement_park", "aquaculture", "archaeological_site",
@@ -35,43 +30,15 @@ LAND = (  # FMoW numbers its 62 classes in this order
     "water_treatment_facility", "wind_farm", "zoo",
 )
 CELEBA_SPLITS = np.asarray(["train", "val", "test"])
-MIXED_SLIDE = 23  # Camelyon17, mixed-to-test: this slide of the test hospital is trained on
-
-
-def iwildcam(folder: Path, images: bool = True) -> Collection:
-    """Photos of camera traps: `label` is the animal, `y` its number, the domain is `location`.
-
-    The label has a name where categories.csv is there, else it is the number. Images lie in train/, whatever the split.
-    """
-    (table,) = needed(folder, "metadata.csv")
-    collection = iwildcam_table([table], "iwildcam")
-    factors = dict(collection.factors)
-    y, times, categories = factors.pop("animal"), factors["datetime"], folder / "categories.csv"
-    label = animals(categories, table, y) if categories.is_file() else y
-    clock: dict[str, Values] = {unit: _digits(table, times, start) for unit, start in CLOCK}
-    order = ("location", "sequence", "year", "month", "day", "hour", "minute", "second", "split")
-    pixels, root = pictures(folder, [f"train/{name}" for name in collection.items.tolist()], images)
-    return replace(collection, factors={"label": label, "y": y, **{name: (factors | clock)[name] for name in order}},
-                   pixels=pixels, root=root)
-
-
-def camelyon17(folder: Path, images: bool = True) -> Collection:
-    """Patches of tissue: `label` is normal or tumor, the domain is `hospital` (0 to 4), scores are also per `slide`.
-
-    `split_mixed_to_test` is WILDS' in-distribution setting: slide 23 of the test hospital is in train.
-    """
-    (table,) = needed(folder, "metadata.csv")
-    collection = camelyon17_table(table, "camelyon17")
-    factors = dict(collection.factors)
-    label, split = factors.pop("tumor"), factors.pop("split")
-    folders = [f"patient_{patient}_node_{node}" for patient, node in zip(
-        factors["patient"].tolist(), factors["node"].tolist(), strict=True)]
-    files = [f"patches/{parent}/{item}.png" for parent, item in zip(folders, collection.items.tolist(), strict=True)]
-    pixels, root = pictures(folder, files, images)
-    mixed = np.where(factors["slide"] == MIXED_SLIDE, "train", split)
-    return replace(collection, pixels=pixels, root=root, factors={
-        "label": label, "y": (label == "tumor").astype(np.int64), **factors, "split": split,
-        "split_mixed_to_test": mixed})
+POVERTY = ("wealthpooled", "country", "urban")
+HELD_OUT = {  # the test countries of each fold; the next fold's are its validation countries
+    "A": ("angola", "cote_d_ivoire", "ethiopia", "mali", "rwanda"),
+    "B": ("benin", "burkina_faso", "guinea", "sierra_leone", "tanzania"),
+    "C": ("cameroon", "ghana", "malawi", "zimbabwe"),
+    "D": ("democratic_republic_of_congo", "mozambique", "nigeria", "togo", "uganda"),
+    "E": ("kenya", "lesotho", "senegal", "zambia"),
+}
+SET_ASIDE = 2000  # rows kept for id_val and id_test
 
 
 def rxrx1(folder: Path, images: bool = True) -> Collection:
@@ -156,11 +123,131 @@ def fmow_rows(folder: Path) -> FmowRows:
     filled(path, table, ("split", "category", "timestamp"), blank=True)
     file_split = strings(path, table, "split")
     _allowed(path, "split", file_split, ("train", "val", "test", "seq"))
-    year = _digits(path, strings(path, table, "timestamp"), 0, 4)
+    year = digits(path, strings(path, table, "timestamp"), 0, 4)
     country = strings(path, table, "country_code", gap="")
     first, last = LAST_YEARS
     return FmowRows(file_split, strings(path, table, "category"), year, country, _regions(codes, country), year < first,
                     (year >= first) & (year < last), year >= last)
+
+
+def unlabelled_fmow(folder: Path, images: bool) -> Collection:
+    """Rows of the labelled data set's own table, by their year t and the file's own split.
+
+    Sequestered ones (seq) of t < 2013 are train; those that are neither test nor val are val from 2013 and test from
+    2016 on.
+    """
+    rows = fmow_rows(folder)
+    unassigned = ~np.isin(rows.file_split, ("test", "val"))
+    split = np.select([unassigned & rows.late, unassigned & rows.between, (rows.file_split == "seq") & rows.before],
+                      ["test_unlabeled", "val_unlabeled", "train_unlabeled"], "")
+    kept = np.flatnonzero(split != "")
+    pixels, root = pictures(folder, [f"images/rgb_img_{row}.png" for row in kept.tolist()], images)
+    return Collection("fmow", kept.astype(np.str_), {
+        "region": rows.region[kept], "year": rows.year[kept], "country": rows.country[kept], "split": split[kept]},
+        pixels=pixels, root=root)
+
+
+def _mixed(split: Strs, kept: Ints, file_split: Strs, year: Ints) -> Strs:
+    """FMoW's mixed-to-test; WILDS draws from all rows of the table and drops the sequestered ones afterwards."""
+    later = np.flatnonzero((year >= LAST_YEARS[0]) & (file_split != "test"))
+    train = kept[split == "train"]
+    half = len(train) // 2
+    drawn = np.concatenate([shuffled(later, 113)[:half], shuffled(train, 114)[:half]])
+    mixed = np.where(split == "train", "unused", split)
+    mixed[np.isin(kept, drawn) & (mixed == "unused")] = "train"
+    return mixed
+
+
+def _regions(path: Path, country: Strs) -> Strs:
+    """The region of each country code, `Other` where the file names none; a code that occurs twice has the last."""
+    table = read_table(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
+    code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
+    code, last = np.unique(code[::-1], return_index=True)
+    position = positions(country, code)
+    names = region[::-1][last][position] if len(code) else np.zeros(len(country), "U5")
+    return np.where((position < 0) | (names == ""), "Other", names)
+
+
+def poverty(folder: Path, images: bool = True) -> Collection:
+    """`label` is the wealth index (a number), the domain is `country`, scores are per `urban` (urban or rural).
+
+    `split_A` to `split_E` are the five folds, and `split` is fold A, as in WILDS; `split_mixed_to_test_A` and so on are
+    its in-distribution settings. Images are .npz files with an array `x` of 8 × 224 × 224; they are named in
+    `pixels`, and a network of three channels cannot be trained on them.
+    """
+    (path,) = needed(folder, "dhs_metadata.csv")
+    table = read_table(path, POVERTY, text=("country",))
+    filled(path, table, POVERTY, blank=True)
+    wealth, country = decimal(path, table, "wealthpooled"), _countries(path, table)
+    folds = {f"split_{fold}": fold_split(country, fold) for fold in HELD_OUT}
+    mixed = {f"split_mixed_to_test_{fold}": mixed_fold(country, fold) for fold in HELD_OUT}
+    pixels, root = pictures(folder, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(wealth))], images)
+    extra: dict[str, Values] = {
+        name: decimal(path, table, name) for name in ("lat", "lon") if name in table.column_names}
+    if "year" in table.column_names:
+        extra["year"] = whole(path, table, "year")
+    urban = decimal(path, table, "urban")
+    return Collection(
+        name="poverty",
+        items=np.arange(len(wealth)).astype(np.str_),
+        factors={"label": wealth, "y": wealth, "urban": np.where(urban > 0, "urban", "rural"), "country": country,
+                 **extra, "split": folds["split_A"], **folds, **mixed},
+        pixels=pixels, root=root)
+
+
+def unlabelled_poverty(folder: Path, images: bool) -> Collection:
+    """unlabeled_metadata.csv has the country of images/landsat_poverty_img_ROW.npz; its fold decides as of the labelled
+    ones: the fold's own countries are test, the next fold's val, others train."""
+    (path,) = needed(folder, "unlabeled_metadata.csv")
+    table = read_table(path, ("country",), text=("country",), every=False)
+    filled(path, table, ("country",), blank=True)
+    country = _countries(path, table)
+    folds: dict[str, Values] = {f"split_{fold}": _held_out(country, fold, *(
+        f"{name}_unlabeled" for name in ("test", "val", "train"))) for fold in HELD_OUT}
+    pixels, root = pictures(folder, [f"images/landsat_poverty_img_{row}.npz" for row in range(len(country))], images)
+    return Collection("poverty", np.arange(len(country)).astype(np.str_), {
+        "country": country, "split": folds["split_A"], **folds}, pixels=pixels, root=root)
+
+
+def fold_split(country: Strs, fold: str) -> Strs:
+    """The split of each row in one fold.
+
+    test: the fold's own countries;  val: those of the next fold (A → B → … → E → A).  All other rows are shuffled by
+    the seed ord(fold) + 541433: the first 1,000 are id_val, the next 1,000 id_test, the rest train.
+    """
+    splits = _held_out(country, fold).astype("U7")
+    rows = shuffled(np.flatnonzero(splits == "train"), ord(fold))
+    splits[rows[:SET_ASIDE // 2]] = "id_val"
+    splits[rows[SET_ASIDE // 2:SET_ASIDE]] = "id_test"
+    return splits
+
+
+def _held_out(country: Strs, fold: str, test: str = "test", val: str = "val", train: str = "train") -> Strs:
+    """The fold's own countries are test, those of the next fold val."""
+    letters = list(HELD_OUT)
+    following = letters[(letters.index(fold) + 1) % len(letters)]
+    return np.where(np.isin(country, HELD_OUT[fold]), test, np.where(np.isin(country, HELD_OUT[following]), val, train))
+
+
+def _countries(path: Path, table: pa.Table) -> Strs:
+    country = strings(path, table, "country")
+    countries = tuple(name for group in HELD_OUT.values() for name in group)
+    for row in np.flatnonzero(~np.isin(country, countries))[:1]:
+        raise unknown("country", str(country[row]), countries, f"{path}: row {row}")
+    return country
+
+
+def mixed_fold(country: Strs, fold: str) -> Strs:
+    """The in-distribution setting of a fold: train on all countries, those of test included, on as many rows as before.
+
+    Of all rows, shuffled by the same seed, the first n are taken (n: rows outside the fold's test and val countries)
+    and the first 2,000 of these left out; they are train, whatever else they were. A row without a split is `unused`.
+    """
+    splits = fold_split(country, fold)
+    inside = int((~np.isin(splits, ("test", "val"))).sum())
+    splits[splits == "train"] = "unused"
+    splits[shuffled(np.arange(len(country)), ord(fold))[:inside][SET_ASIDE:]] = "train"
+    return splits
 
 
 def celeba(folder: Path, images: bool = True) -> Collection:
@@ -192,37 +279,6 @@ def celeba(folder: Path, images: bool = True) -> Collection:
         pixels=pixels, root=root)
 
 
-def _mixed(split: Strs, kept: Ints, file_split: Strs, year: Ints) -> Strs:
-    """FMoW's mixed-to-test; WILDS draws from all rows of the table and drops the sequestered ones afterwards."""
-    later = np.flatnonzero((year >= LAST_YEARS[0]) & (file_split != "test"))
-    train = kept[split == "train"]
-    half = len(train) // 2
-    drawn = np.concatenate([shuffled(later, 113)[:half], shuffled(train, 114)[:half]])
-    mixed = np.where(split == "train", "unused", split)
-    mixed[np.isin(kept, drawn) & (mixed == "unused")] = "train"
-    return mixed
-
-
-def _regions(path: Path, country: Strs) -> Strs:
-    """The region of each country code, `Other` where the file names none; a code that occurs twice has the last."""
-    table = read_table(path, ("alpha-3", "region"), text=("alpha-3", "region"), every=False)
-    code, region = (strings(path, table, name, gap="") for name in ("alpha-3", "region"))
-    code, last = np.unique(code[::-1], return_index=True)
-    position = positions(country, code)
-    names = region[::-1][last][position] if len(code) else np.zeros(len(country), "U5")
-    return np.where((position < 0) | (names == ""), "Other", names)
-
-
 def _allowed(path: Path, column: str, values: Strs, allowed: tuple[str, ...]) -> None:
     for row in np.flatnonzero(~np.isin(values, allowed))[:1]:
         raise unknown("split", str(values[row]), allowed, f"{path}: row {row}, column '{column}'")
-
-
-def _digits(path: Path, times: Values, start: int, length: int = 2) -> Ints:
-    """The whole number at the same position of every time."""
-    digits = pc.utf8_slice_codeunits(pa.array(times, pa.string()), start, start + length)
-    try:
-        return np.asarray(digits.cast(pa.int64()), np.int64)
-    except pa.ArrowException as problem:
-        raise ShiftBenchError(f"{path}: a time is not written like 2013-06-05T05:44:19 "
-                              f"({str(problem).splitlines()[0]}).") from problem
