@@ -33,7 +33,7 @@ from PIL import Image
 
 from shiftbench.core.files import write_json
 from shiftbench.data.collection import Collection, Tags, Texts
-from shiftbench.worlds.scenes.world import scenes
+from shiftbench.worlds.scenes import scenes
 
 PICTURES, FILTERS = 500, 9
 TOKEN = "bench"  # noqa: S105

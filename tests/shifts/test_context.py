@@ -18,7 +18,7 @@ from shiftbench.shifts.challenge_sets import TASKS, WORLD_TASKS, HardIds, read_l
 from shiftbench.shifts.cues import areas, cues_of, members, strengths, words
 from shiftbench.shifts.suites import SUITES, suite
 from shiftbench.worlds import WORLDS
-from shiftbench.worlds.scenes import themes
+from shiftbench.worlds.scenes import scene as themes
 from tests.shifts.test_criteria import write_lists
 from tests.strategies import seeds
 

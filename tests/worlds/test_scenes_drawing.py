@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.worlds.scenes import themes
+from shiftbench.worlds.scenes import CANONICAL, Seen, render
+from shiftbench.worlds.scenes import scene as themes
 from shiftbench.worlds.scenes.layout import PLACE, THING, Layout, arrange
 from shiftbench.worlds.scenes.pen import FRAME, NAMED
 from shiftbench.worlds.scenes.raster import cross, fill
 from shiftbench.worlds.scenes.scene import STRIDE, sample, things
 from shiftbench.worlds.scenes.sheet import read_art, sheet
-from shiftbench.worlds.scenes.world import CANONICAL, Seen, render
 
 PLAIN = [4096, 0, 256, 256, 256, 0, 0, 0, 0, 0, 0, 0]  # no turn, no tint, flat
 

@@ -14,7 +14,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_json
 from shiftbench.data.benchmark import Benchmark, table
 from shiftbench.data.collection import Collection
-from shiftbench.exports.row_files import write_rows
+from shiftbench.exports.row_tables import write_rows
 
 
 def to_coco(benchmark: Benchmark, collection: Collection | None, out: Path, copy: bool) -> pa.Schema:

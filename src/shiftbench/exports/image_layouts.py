@@ -18,7 +18,7 @@ from shiftbench.core.files import write_json, write_text
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import CODED, UNLABELLED, Benchmark, table
 from shiftbench.data.collection import Collection
-from shiftbench.exports.row_files import write_rows
+from shiftbench.exports.row_tables import write_rows
 from shiftbench.images.decode import images
 
 WILDS_SPLITS = ("train", "val", "test", "id_val", "id_test")

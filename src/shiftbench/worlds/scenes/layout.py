@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, encode, uniform
-from shiftbench.worlds.scenes import themes
+from shiftbench.worlds.scenes import scene
 from shiftbench.worlds.scenes.pen import FRAME, NAMED
 from shiftbench.worlds.scenes.scene import STRIDE, Scenes, things
 from shiftbench.worlds.scenes.sheet import sheet
@@ -53,7 +53,7 @@ def arrange(scenes: Scenes, seed: int) -> Layout:
     accent = colour_words(sprite, uniform(seed, "accent", cell), [s.accent for s in sprites])
     ground, overhead = shaded(main, uniform(seed, "shade", cell)), shaded(accent, uniform(seed, "tone", cell))
     open_air = (slot == PLACE) & (scenes.factors["location"] == "outdoors")[item]
-    skies = np.asarray([themes.SKY.get(word, (0, 0, 0)) for word in scenes.factors["weather"]])
+    skies = np.asarray([scene.SKY.get(word, (0, 0, 0)) for word in scenes.factors["weather"]])
     ground[open_air] = skies[item[open_air]]
     names = np.asarray(["table" if s.name == "tabletop" else s.name for s in sprites])[sprite]
     return Layout(
@@ -85,8 +85,8 @@ def backdrops(scenes: Scenes, seed: int) -> Ints:
     backdrop = [number[key] for key in zip(factors["place"], factors["location"], strict=True)]
     sky = np.asarray([number.get((word, "sky"), -1) for word in factors["weather"]], np.int64)
     falls = np.where((factors["place"] == "snow") & (factors["weather"] == "overcast"), "snowy", factors["weather"])
-    air = np.asarray([number.get((themes.AIR.get(word, ""), "air"), -1) for word in falls], np.int64)
-    table = np.where(np.isin(factors["class"], themes.ON_A_TABLE), number["tabletop", "surface"], -1)
+    air = np.asarray([number.get((scene.AIR.get(word, ""), "air"), -1) for word in falls], np.int64)
+    table = np.where(np.isin(factors["class"], scene.ON_A_TABLE), number["tabletop", "surface"], -1)
     layers = [("place", np.asarray(backdrop, np.int64), PLACE, 255), ("weather", sky, SKY, 254), ("air", air, AIR, 253),
               ("surface", table, THING, 252)]
     return np.concatenate([
@@ -98,8 +98,8 @@ def subjects(scenes: Scenes, seed: int) -> Ints:
     """The main object, near the middle, in front of nearly everything."""
     index, factors = scenes.index, scenes.factors
     a, b, c, d, e = (uniform(seed, f"subject {what}", index) for what in ("x", "y", "scale", "stretch", "flip"))
-    scale = np.asarray([themes.SCALES[size] for size in factors["size"]]) / 100
-    growth = np.asarray([themes.GROWTH[kind] for kind in factors["class"]]) / 100
+    scale = np.asarray([scene.SCALES[size] for size in factors["size"]]) / 100
+    growth = np.asarray([scene.GROWTH[kind] for kind in factors["class"]]) / 100
     room = (MOST / sheet().extents()).min(1)[scenes.subject]
     high = np.minimum(scale * growth * (0.94 + 0.12 * c), room)
     wide = high * (0.94 + 0.12 * d) * np.where(e < 0.5, -1, 1)
@@ -125,7 +125,7 @@ def contexts(scenes: Scenes, seed: int, band: str) -> Ints:
     horizon = np.asarray([sprite.horizon for sprite in sheet().sprites if sprite.band in ("indoors", "outdoors")])
     places = [sprite.name for sprite in sheet().sprites if sprite.band in ("indoors", "outdoors")]
     foot = horizon[[places.index(word) for word in scenes.factors["place"][item]]] + rise + jitter * (2 * b - 1)
-    distant = np.isin(np.asarray(names)[thing], list(themes.CLASSES))
+    distant = np.isin(np.asarray(names)[thing], list(scene.CLASSES))
     high = size * (0.9 + 0.22 * c) * np.where(distant, DISTANT, 1.0)
     return rows_of(item, band, sprite, x, np.maximum(foot, 2), high * np.where(d < 0.5, -1, 1), high, THING, cell)
 
@@ -147,13 +147,13 @@ def shaded(words: Strs, u: Floats) -> Ints:
 
 def looks(scenes: Scenes, seed: int) -> Ints:
     """For every picture: turn and zoom, gain and lift by channel, style, vignette, noise and the key of its grain."""
-    cameras = [themes.TINTS[name] for name in scenes.factors["camera"]]
+    cameras = [scene.TINTS[name] for name in scenes.factors["camera"]]
     gain, lift, zoom, most, vignette, noise = (np.asarray(column) for column in zip(*cameras, strict=True))
-    gain = gain * np.asarray([themes.GAINS[name] for name in scenes.factors["light"]]) // 256
+    gain = gain * np.asarray([scene.GAINS[name] for name in scenes.factors["light"]]) // 256
     night = scenes.factors["style"] == "nocturne"
     gain[night] = np.maximum(gain[night], 200)  # night colours in the dark would be black
     tilt = np.rint((2 * uniform(seed, "tilt", scenes.index) - 1) * most).astype(np.int64) + STEEPEST
-    style = np.asarray([list(themes.STYLE).index(name) for name in scenes.factors["style"]])
+    style = np.asarray([list(scene.STYLE).index(name) for name in scenes.factors["style"]])
     key = (uniform(seed, "grain", scenes.index) * 2**31).astype(np.int64)
     turn = np.column_stack([COS[tilt], SIN[tilt]]) * zoom[:, None] // 100
     return np.column_stack([turn, gain, lift, style, vignette, noise, key]).astype(np.int64)

@@ -164,7 +164,7 @@ def measure(owner: Packed, base: int, area: Ints, box: Ints, stuff: Ints) -> Non
 # From the supersampled drawing to the picture: drawing style, light and camera, in whole numbers.
 
 GAIN, LIFT, STYLE, VIGNETTE, NOISE, KEY = 2, 5, 8, 9, 10, 11  # columns of a look
-FLAT, OUTLINED, TEXTURED, PASTEL, NOCTURNE = range(5)  # in the order of themes.STYLE
+FLAT, OUTLINED, TEXTURED, PASTEL, NOCTURNE = range(5)  # in the order of scene.STYLE
 OUTER, INNER = 70, 150  # what an outline keeps of the light, in 256ths: between objects, within one
 CONTRAST = 70  # a change of colour this large is an inner line
 

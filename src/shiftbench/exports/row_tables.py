@@ -1,4 +1,7 @@
-"""Benchmarks as parquet shards with the features of `datasets`: data/SPLIT-00000-of-00001.parquet."""
+"""Benchmarks as tables of rows: rows.csv, which every export has besides its layout, and parquet shards.
+
+rows.csv says in words what each row is. Shards, data/SPLIT-00000-of-00001.parquet, have the features of `datasets`.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,15 +12,54 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from shiftbench.core.arrays import Ints
+from shiftbench.core.arrays import Ints, Strs, Values
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text
-from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark
+from shiftbench.core.tables import write_table
+from shiftbench.data.benchmark import CODED, SPLITS, UNLABELLED, Benchmark, table
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import png
 from shiftbench.data.item_table import FEATURE
-from shiftbench.exports.row_files import row_columns
+from shiftbench.data.target import TOKEN_KINDS, TOKENS, kinds_of, tokens_of
 from shiftbench.images.decode import images
+
+ROWS = "rows.csv"
+
+
+def row_columns(benchmark: Benchmark) -> dict[str, Values]:
+    """item, split, label, domain, group and further columns.
+
+    A target that is not a class is in further columns, and there is no label; tokens are numbers separated by spaces.
+    """
+    label = ("label",) if benchmark.target.has_classes else ()
+    columns = table(benchmark, ("item", "split", *label, "domain", "group", *benchmark.extra))
+    if benchmark.target.per_place:
+        code, kind = tokens_of(benchmark.extra[TOKENS]), kinds_of(benchmark.extra[TOKEN_KINDS])
+        for name, values in ((TOKENS, code), (TOKEN_KINDS, kind)):
+            columns[name] = np.asarray([" ".join(map(str, row[present].tolist()))
+                                        for row, present in zip(values, code >= 0, strict=True)])
+    return columns
+
+
+def write_rows(
+    folder: Path, benchmark: Benchmark, files: Strs | None = None, more: Mapping[str, Values] | None = None
+) -> pa.Schema:
+    """Write rows.csv; `files` are the images of the rows. Returns its schema."""
+    columns = {**row_columns(benchmark), **(more or {}), **({} if files is None else {"file": files})}
+    rows = pa.table({name: pa.array(values) for name, values in columns.items()})
+    write_table(folder / ROWS, rows)
+    return rows.schema
+
+
+def to_csv(benchmark: Benchmark, collection: Collection | None, folder: Path, copy: bool) -> pa.Schema:
+    """rows.csv: item, split, label, domain, group, further columns, and the image file where items have one."""
+    files = None
+    if collection is not None and collection.pixels is not None and collection.pixels.dtype.kind == "U":
+        files = np.asarray([str(collection.path(row)) for row in collection.index(benchmark.items)], np.str_)
+    return write_rows(folder, benchmark, files)
+
+
+# Parquet shards
 
 DATA = "data"
 BATCH = 256
