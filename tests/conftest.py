@@ -140,7 +140,7 @@ def shell(monkeypatch, capsys, command_line):
 @pytest.fixture(scope="module")
 def workers_here():
     """Workers of a sweep are threads of this process: for tests that ask what a sweep leaves, not how processes end."""
-    from shiftbench.sweeps.workers import Worker, attempt
+    from shiftbench.sweeps.local import Worker, attempt
 
     def start(options):
         ours, theirs = Pipe()

@@ -21,8 +21,8 @@ from shiftbench.models.net import Net
 from shiftbench.readers import READERS
 from shiftbench.scoring.metrics import METRICS
 from shiftbench.shifts import SHIFTS
+from shiftbench.sweeps.local import WorkerOptions
 from shiftbench.sweeps.on_ray import work
-from shiftbench.sweeps.workers import WorkerOptions
 from shiftbench.training.data import Data
 from shiftbench.training.fast import Stacked
 from shiftbench.training.folder import load_run

@@ -19,10 +19,10 @@ from shiftbench.core.files import lock
 from shiftbench.core.ray_cluster import Cluster
 from shiftbench.scoring import score_runs
 from shiftbench.sweeps.jobs import Job, train_jobs
+from shiftbench.sweeps.local import WorkerOptions
 from shiftbench.sweeps.on_ray import run_packs, train_stored, work
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store, fetch, is_url, url_of
-from shiftbench.sweeps.workers import WorkerOptions
 from shiftbench.training.inputs import embed
 from tests.toys import toy_rows
 

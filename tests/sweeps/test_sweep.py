@@ -18,9 +18,8 @@ from shiftbench.core.later import set_threads
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.jobs import Job, train_jobs
-from shiftbench.sweeps.local import run_packs
+from shiftbench.sweeps.local import CONTEXT, cores, devices_for, run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
-from shiftbench.sweeps.workers import CONTEXT, cores, devices_for
 from tests.toys import toy_rows
 
 BENCH = Path(__file__).parents[2] / "bench" / "kill_sweep.py"

@@ -3,8 +3,8 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from multiprocessing.connection import wait
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,22 +13,21 @@ import numpy as np
 from shiftbench.core.arrays import Ints
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import scratch
-from shiftbench.core.registry import loaded_plugins
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import label_of
-from shiftbench.methods.method import BATCHES
-from shiftbench.scoring.listing import lines
+from shiftbench.models.names import facts
 from shiftbench.sweeps.jobs import Features, Job, make_packs, needed_features
+from shiftbench.sweeps.ledger import Ledger, ResultsFolder
+from shiftbench.sweeps.local import WorkerPool
 from shiftbench.sweeps.status import look
-from shiftbench.sweeps.workers import Worker, WorkerOptions, cores, devices_for, threads_of
 from shiftbench.training.inputs import embed
 from shiftbench.training.run import count_pools, items_per_batch, split_features
 
 FIRST = 4
 """Steps of the shortest warm-up."""
 ENOUGH = 0.5
-"""Two warm-ups must differ by this many seconds, and by this share of the first, to show the time of a step."""
+"""Two warm-ups must differ by half as many seconds, and by half this share of the first, to show the time of a step."""
 STEADY = 256
 """Least steps of a warm-up on a GPU: recording takes long, and comes first."""
 SAMPLE = 64
@@ -52,12 +51,11 @@ class Shape(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds that a pack takes: fixed + step · steps + evaluation · evaluations. `like` is the shape measured."""
+    """Seconds that a pack takes: fixed + step · steps + evaluation · evaluations."""
 
     fixed: float
     step: float
     evaluation: float
-    like: Shape
 
     def of(self, pack: Sequence[Job]) -> float:
         """Seconds of a pack. Its runs begin together, so the longest decides."""
@@ -73,21 +71,22 @@ class Row(NamedTuple):
     packs: int
     runs: int
     cost: Cost | None
+    measured: bool  # the cost is its own, not that of the nearest shape
     seconds: float  # of one worker, for all of its packs
-    problem: str = ""
+    problem: str
 
 
 class Estimate(NamedTuple):
     """What is left to do and how long that takes. `seconds` is NaN where every warm-up failed."""
 
     counts: Mapping[tuple[str, str], Counter[str]]  # benchmark, method -> state -> runs
-    rows: Sequence[Row]
     workers: int
     device: str
-    start: float  # seconds until a worker is ready
-    embedding: float
-    seconds: float
-    assumed: Sequence[str]
+    rows: Sequence[Row] = ()
+    start: float = 0.0  # seconds until a worker is ready
+    embedding: float = 0.0
+    seconds: float = 0.0
+    assumed: Sequence[str] = ()
 
     @property
     def states(self) -> Counter[str]:
@@ -108,9 +107,8 @@ class Estimate(NamedTuple):
             "counts": [{"benchmark": benchmark, "method": method, **count}
                        for (benchmark, method), count in self.counts.items()],
             "shapes": [{**row.shape._asdict(), "packs": row.packs, "runs": row.runs, "seconds": row.seconds,
-                        "problem": row.problem, "cost": row.cost and {
-                            "fixed": row.cost.fixed, "step": row.cost.step, "evaluation": row.cost.evaluation,
-                            "measured": row.cost.like == row.shape}} for row in self.rows],
+                        "problem": row.problem,
+                        "cost": row.cost and {**row.cost._asdict(), "measured": row.measured}} for row in self.rows],
         }
 
 
@@ -122,76 +120,62 @@ def estimate(
 
     After `budget` seconds no further shape is tried; the others take the time of their nearest neighbour.
     """
-    states = [look(Path(out) / job.run.id) for job in jobs]
     counts: dict[tuple[str, str], Counter[str]] = {}
-    for job, state in zip(jobs, states, strict=True):
+    pending = []
+    for job in jobs:
+        state = look(Path(out) / job.run.id)
         counts.setdefault((Path(job.benchmark).name, label_of(job.settings)), Counter())[state] += 1
-    pending = [job for job, state in zip(jobs, states, strict=True)
-            if state != "done" and (retry_failed or state != "failed")]
-    devices = devices_for(device)
-    size = workers or (len(devices) if devices != ["cpu"] else cores())
-    if not pending:
-        return Estimate(counts, [], size, devices[0], 0.0, 0.0, 0.0, [])
-    packs = make_packs(pending, devices[0], size)
-    shapes = _shapes(packs)
-    needed = needed_features(pending)
-    embedding = sum(embedding_seconds(entry, devices[0]) for entry in needed)
-    with scratch() as folder:
+        if state != "done" and (retry_failed or state != "failed"):
+            pending.append(job)
+    with scratch() as folder, WorkerPool(folder / "runs", workers, device) as pool:
+        found = Estimate(counts, pool.size, pool.devices[0])
+        if not pending:
+            return found
+        packs = make_packs(pending, found.device, pool.size)
+        shapes, busy, needed = _shapes(packs), min(pool.size, len(packs)), needed_features(pending)
+        embedding = sum(embedding_seconds(entry, found.device) for entry in needed)
         small = {entry.collection for entry in needed if len(entry.missing) > FEW}
-        busy = min(size, len(packs))
-        warm_up = WarmUp(folder, devices, busy, threads_of(size), small)
-        try:
-            costs, problems = _measure_all(shapes, warm_up, budget, progress)
-        finally:
-            warm_up.close()
-    rows, longest, guessed = [], 0.0, 0
+        warm_up = WarmUp(folder, pool, busy, small)
+        costs, problems = _measure_all(shapes, warm_up, budget, progress)
+    rows, longest = [], 0.0
     for shape, alike in shapes.items():
         cost = costs.get(shape) or _nearest(shape, costs)
         times = [cost.of(pack) for pack in alike] if cost else []
         longest = max([longest, *times])
-        guessed += cost is not None and cost.like != shape
-        rows.append(Row(shape, len(alike), sum(map(len, alike)), cost, sum(times), problems.get(shape, "")))
+        rows.append(Row(shape, len(alike), sum(map(len, alike)), cost, shape in costs, sum(times),
+                        problems.get(shape, "")))
     seconds = max(sum(row.seconds for row in rows) / busy, longest) + embedding + warm_up.start if costs else math.nan
-    return Estimate(counts, rows, size, devices[0], warm_up.start, embedding, seconds,
-                    _assumed(rows, busy, guessed, small))
-
-
-def _assumed(rows: Sequence[Row], busy: int, guessed: int, small: Iterable[str]) -> list[str]:
-    """The assumptions behind the figures."""
     assumed = [f"{'one worker is' if busy == 1 else f'{busy} workers are'} busy until the end",
                "nothing else uses the machine, or as much as during the warm-up",
                "no run stops early by patience, fails or is interrupted",
                "batches, packs and benchmarks of about the same size (to a power of two) take as long as the largest"]
-    if guessed:
+    if guessed := sum(row.cost is not None and not row.measured for row in rows):
         assumed.append(f"{guessed} of {len(rows)} shapes were not tried and take as long as the nearest that was")
     if small:
         assumed.append(f"features are missing, so the warm-up trained on about {FEW} items: loading is underestimated")
-    return assumed
+    return found._replace(rows=rows, start=warm_up.start, embedding=embedding, seconds=seconds, assumed=assumed)
 
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
     """Packs by shape, the largest of each first: that one is tried."""
-    from shiftbench.models.names import facts
-
-    sizes: dict[str, tuple[int, dict[str, int]]] = {}
+    load = cache(Benchmark.load)
+    pools = cache(lambda folder, kind: count_pools(load(folder), kind))
     by_shape: dict[Shape, list[tuple[int, Sequence[Job]]]] = {}
     for pack in packs:
         folder, runs = pack[0].benchmark, [job.run for job in pack]
-        if folder not in sizes:
-            benchmark = Benchmark.load(folder)
-            sizes[folder] = len(benchmark), {batches: count_pools(benchmark, batches) for batches in BATCHES}
-        rows, pools = sizes[folder]
-        items = max(items_per_batch(run.batch_size, pools[run.batch_kind], run.domains_per_batch) for run in runs)
-        shape = Shape(_common({run.label for run in runs}), _common({run.model for run in runs}),
-                      _common({run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs}),
-                      _common({run.precision for run in runs}), _common({run.batch_kind for run in runs}),
-                      _ceiling(items), _ceiling(len(pack)), _ceiling(rows))
+        items = max(items_per_batch(run.batch_size, pools(folder, run.batch_kind), run.domains_per_batch)
+                    for run in runs)
+        shape = Shape(_common(run.label for run in runs), _common(run.model for run in runs),
+                      _common(run.features or f"{facts(run.model).takes} {run.size or ''}".strip() for run in runs),
+                      _common(run.precision for run in runs), _common(run.batch_kind for run in runs),
+                      _ceiling(items), _ceiling(len(pack)), _ceiling(len(load(folder))))
         by_shape.setdefault(shape, []).append((items * len(pack), pack))
     return {shape: [pack for _, pack in sorted(sized, key=lambda pair: -pair[0])] for shape, sized in by_shape.items()}
 
 
-def _common(values: set[str]) -> str:
-    return values.pop() if len(values) == 1 else "mixed"
+def _common(values: Iterable[str]) -> str:
+    distinct = set(values)
+    return distinct.pop() if len(distinct) == 1 else "mixed"
 
 
 def _ceiling(n: int) -> int:
@@ -203,7 +187,7 @@ def _measure_all(
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[Shape, Cost], dict[Shape, str]]:
     """Measure the commonest shape of every method, then the second of each, and so on, until the budget is spent."""
-    rank: Counter[tuple[str, str, str]] = Counter()
+    rank: Counter[tuple[str, ...]] = Counter()
     order: list[tuple[int, Shape]] = []
     for shape in sorted(shapes, key=lambda shape: -sum(map(len, shapes[shape]))):
         order.append((rank[shape[:3]], shape))
@@ -215,7 +199,7 @@ def _measure_all(
         if costs and time.monotonic() - began > budget:
             break
         try:
-            costs[shape] = warm_up.measure(shapes[shape][0], shape)
+            costs[shape] = warm_up.measure(shapes[shape][0])
         except ShiftBenchError as problem:
             problems[shape] = str(problem)
         if progress:
@@ -237,86 +221,45 @@ def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
 
 
 class WarmUp:
-    """As many workers as the sweep will have, training shortened runs in a scratch folder: all at once, the same runs
-    except for their seeds, so that the time includes how much they slow each other down."""
+    """The workers of the sweep, training shortened runs in a scratch folder: all `busy` at once, the same runs except
+    for their seeds, so that the time includes how much they slow each other down."""
 
-    def __init__(self, scratch: Path, devices: Sequence[str], size: int, threads: int, small: set[str]) -> None:
-        self.scratch, self.devices, self.size, self.threads, self.small = scratch, devices, size, threads, small
-        self.workers: list[Worker] = []
-        self.start = 0.0  # seconds until they were ready
-        self.tried = False
+    def __init__(self, scratch: Path, pool: WorkerPool, busy: int, small: set[str]) -> None:
+        self.scratch, self.pool, self.busy, self.small = scratch, pool, busy, small
+        self.start = math.nan  # seconds until the workers were ready and had loaded what is loaded once
 
-    def measure(self, pack: Sequence[Job], shape: Shape) -> Cost:
+    def measure(self, pack: Sequence[Job]) -> Cost:
         """Time few steps with one evaluation, more until the times differ enough, and few with an evaluation each."""
         if pack[0].collection in self.small:
             pack = self._on_few(pack)
         steps = max(FIRST + 1, *(job.run.steps for job in pack))
-        if not self.tried:  # the first pack of a process also pays for what is loaded once
-            self._time(pack, FIRST, FIRST, first=self.size)
-            self.tried = True
+        first_time = self._time(pack, FIRST, FIRST, first=self.busy) if math.isnan(self.start) else math.nan
         short_time = self._time(pack, FIRST, FIRST)
-        enough = ENOUGH * max(1.0, short_time)
-        n = max(4 * FIRST if self.devices[0] == "cpu" else STEADY, math.ceil(enough / self._pace(pack)))
-        long_time = self._time(pack, n := min(n, steps), n)
-        while long_time - short_time < enough / 2 and n < steps:
-            long_time = self._time(pack, n := min(4 * n, steps), n)
+        if math.isnan(self.start):
+            self.start = max(0.0, first_time - short_time)
+        enough = ENOUGH * max(1.0, short_time) / 2
+        n = FIRST if self.pool.devices[0] == "cpu" else STEADY // 4
+        long_time = short_time
+        while long_time - short_time < enough and n < steps:
+            n = min(4 * n, steps)
+            long_time = self._time(pack, n, n)
         step = max(0.0, (long_time - short_time) / (n - FIRST))
         evaluation = max(0.0, (self._time(pack, FIRST, 1) - short_time) / (FIRST - 1))
-        return Cost(max(0.0, long_time - step * n - evaluation), step, evaluation, shape)
-
-    def _pace(self, pack: Sequence[Job]) -> float:
-        """Seconds of a step by the log of the shortest warm-up: only to choose how long the next one is."""
-        log = lines(self.scratch / "runs" / _short(pack, FIRST, FIRST, 0)[0].run.id / "log.jsonl")
-        return max(1e-6, float(log[-1].get("seconds", 0.0)) / FIRST) if log else 1.0
+        return Cost(max(0.0, long_time - step * n - evaluation), step, evaluation)
 
     def _time(self, pack: Sequence[Job], steps: int, every: int, first: int = 0) -> float:
-        """Mean seconds from handing a shortened pack to every worker until it is done; worker k gets the runs of number
-        `first` + k."""
-        self._begin()
+        """Mean seconds until a pack shortened to `steps` steps and an evaluation every `every` of them is done, of as
+        many as workers are busy; number k has the seeds of number `first` + k."""
+        shorter: dict[str, Any] = {"steps": steps, "eval_every": every, "patience": 0}
+        packs = [[job._replace(settings={**job.settings, **shorter, "seed": job.settings["seed"] + 10**6 * number})
+                  for job in pack] for number in range(first, first + self.busy)]
+        times: list[float] = []
         began = time.monotonic()
-        for number, worker in enumerate(self.workers):
-            worker.give({job.run.id: job for job in _short(pack, steps, every, first + number)})
-        times, problems = [], []
-        for worker in self._as_they_answer():
-            try:
-                ends = worker.pipe.recv()
-                problems += [end.reason for end in ends if end.state != "done"]
-            except (EOFError, OSError):
-                worker.end()
-                problems.append(f"a worker ended: {worker.death}")
-            times.append(time.monotonic() - began)
-        if problems:
-            if any(worker.process.exitcode is not None for worker in self.workers):
-                self.close()
-            raise ShiftBenchError(problems[0])
+        ledger = Ledger(ResultsFolder(self.scratch / "runs"), lambda _: times.append(time.monotonic() - began), 1)
+        for end in self.pool.train(packs, ledger):
+            if end.state != "done":
+                raise ShiftBenchError(end.reason)
         return sum(times) / len(times)
-
-    def _begin(self) -> None:
-        if self.workers:
-            return
-        began = time.monotonic()
-        devices = [self.devices[number % len(self.devices)] for number in range(self.size)]
-        self.workers = [Worker.start(WorkerOptions(str(self.scratch / "runs"), device, self.threads, 30.0,
-                                                   loaded_plugins()))
-                        for device in devices]
-        for worker in self._as_they_answer():
-            try:
-                worker.pipe.recv()
-                worker.ready = True
-            except (EOFError, OSError):
-                worker.end()
-                death = worker.death
-                self.close()
-                raise ShiftBenchError(f"a worker ended before it was ready: {death}") from None
-        self.start = time.monotonic() - began
-
-    def _as_they_answer(self) -> Iterator[Worker]:
-        waiting = list(self.workers)
-        while waiting:
-            ready = wait([worker.pipe for worker in waiting])
-            for worker in [worker for worker in waiting if worker.pipe in ready]:
-                waiting.remove(worker)
-                yield worker
 
     def _on_few(self, pack: Sequence[Job]) -> list[Job]:
         """The same pack on few rows of its benchmark, some of every group and split."""
@@ -329,19 +272,6 @@ class WarmUp:
             subset.save(folder)
         return [job._replace(benchmark=str(folder), settings={**job.settings, "benchmark": subset.digest})
                 for job in pack]
-
-    def close(self) -> None:
-        for worker in self.workers:
-            if worker.process.exitcode is None:
-                worker.end()
-        self.workers = []
-
-
-def _short(pack: Sequence[Job], steps: int, every: int, number: int) -> list[Job]:
-    """The same runs with `steps` steps and an evaluation every `every` of them; each number has its own seeds."""
-    changed: dict[str, Any] = {"steps": steps, "eval_every": every, "patience": 0}
-    return [job._replace(settings={**job.settings, **changed, "seed": job.settings["seed"] + 10**6 * number})
-            for job in pack]
 
 
 def few(benchmark: Benchmark) -> Ints:

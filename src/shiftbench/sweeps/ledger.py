@@ -10,10 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shiftbench.core.files import lock
+from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.status import failure, look
 from shiftbench.sweeps.storage import Store
-from shiftbench.sweeps.workers import Pack, give_up
+from shiftbench.training.folder import fail
 from shiftbench.training.run import Outcome
+
+Pack = dict[str, Job]
+"""Run -> job."""
 
 LOOK_AGAIN = 0.5
 """Seconds between two looks at a run that another process holds."""
@@ -47,6 +52,18 @@ class ResultsFolder:
         return ""
 
 
+def give_up(folder: Path, problem: BaseException | str) -> Outcome:
+    """Record that a run failed, unless it ended in some other way or another process has it."""
+    state = look(folder)
+    if state in ("done", "failed"):
+        return Outcome(folder.name, state, failure(folder) if state == "failed" else "")
+    try:
+        with lock(folder / "lock") as free:
+            return Outcome(folder.name, "failed", fail(folder, problem)) if free else Outcome(folder.name, "busy")
+    except OSError:  # not even the lock can be made: the disk is full, or not ours to write to
+        return Outcome(folder.name, "failed", fail(folder, problem))
+
+
 @dataclass(eq=False)
 class Ledger:
     """A run that has not ended is in `queue`, in a pack that an engine has handed out, or in `busy`, which others have.
@@ -60,6 +77,19 @@ class Ledger:
     looked: float = 0.0  # when the busy ones were last looked at
     ends: dict[str, Outcome] = field(default_factory=dict)
     deaths: dict[str, tuple[int, str]] = field(default_factory=dict)  # their number, and since which checkpoint
+
+    def settle(self, packs: Sequence[Sequence[Job]], retry_failed: bool, train: Callable[[], None]) -> list[Outcome]:
+        """Let an engine train what is left of these packs; returns how each run ended, in the order of the jobs."""
+        by_run = [{job.run.id: job for job in pack} for pack in packs]
+        try:
+            self.sort(by_run, retry_failed)
+            if self.queue or self.busy:
+                train()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Stopped with {len(self.ends)} of {sum(map(len, by_run))} runs ended. Start the same again to go on: "
+                "what is done is kept, and unfinished runs go on from their last checkpoint.") from None
+        return [self.ends[run] for pack in by_run for run in pack]
 
     def sort(self, packs: Sequence[Pack], retry_failed: bool) -> None:
         """Sort runs into ended, busy and queued ones by their results; a run that is in several packs counts once."""
@@ -86,6 +116,11 @@ class Ledger:
     def enqueue(self, pack: Pack, states: Mapping[str, str]) -> None:
         if remaining := self.remaining(pack, states):
             self.queue.append(remaining)
+
+    def take(self) -> Pack:
+        """What is still to be done of the next pack of the queue."""
+        pack = self.queue.popleft()
+        return self.remaining(pack, self.results.states(pack))
 
     def look_again(self) -> None:
         """Look at the runs of other processes now and then: they may have ended them, or died."""
@@ -132,8 +167,3 @@ class Ledger:
         self.ends[outcome.run] = outcome
         if self.report:
             self.report(outcome)
-
-    def stopped(self, runs: int) -> str:
-        """The message for the person who stopped the sweep."""
-        return (f"Stopped with {len(self.ends)} of {runs} runs ended. Start the same again to go on: what is done is "
-                "kept, and unfinished runs go on from their last checkpoint.")

@@ -24,9 +24,9 @@ from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.data.collection import MARKER
 from shiftbench.data.image_files import ROOTS, trusted_roots
 from shiftbench.sweeps.jobs import Job, owners_here
-from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, ResultsFolder
+from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, Pack, ResultsFolder
+from shiftbench.sweeps.local import WorkerOptions, attempt, threads_of
 from shiftbench.sweeps.storage import Store, is_url
-from shiftbench.sweeps.workers import Pack, WorkerOptions, attempt, threads_of
 from shiftbench.training.run import Outcome
 
 AT_ONCE = 1000
@@ -58,17 +58,14 @@ def run_packs(
     for name, owner in owners_here([job for pack in packs for job in pack]).items():
         raise ShiftBenchError(f"{name.capitalize()} ({owner}) cannot be loaded by the workers of a cluster. Write it "
                               "to a file and import that, or use engine=local.")
-    packs_by_run = [{job.run.id: job for job in pack} for pack in packs]
     results = Store(out) if is_url(out) else ResultsFolder(Path(out).absolute())
     ledger = Ledger(results, report, retries)
-    try:
-        ledger.sort(packs_by_run, retry_failed)
-        if ledger.queue or ledger.busy:
-            with ray_cluster(address, workers) as cluster:
-                _Sweep(ledger, results).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(ledger.stopped(sum(map(len, packs_by_run)))) from None
-    return [ledger.ends[run] for pack in packs_by_run for run in pack]
+
+    def train() -> None:
+        with ray_cluster(address, workers) as cluster:
+            _Sweep(ledger, results).go(cluster, workers, cluster.kind(device), checkpoint_seconds)
+
+    return ledger.settle(packs, retry_failed, train)
 
 
 def work(
