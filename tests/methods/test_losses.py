@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbench.data.target import KINDS, NO_LABEL, TaskTarget, TokenTarget
-from shiftbench.methods.coral import discrepancy
+from shiftbench.methods.alignment import coral_penalty
 from shiftbench.methods.method import LOSSES, OUTPUTS, Batch, per_item
 
 
@@ -87,4 +87,4 @@ def test_coral_of_many_domains_is_that_of_those_in_the_batch(seed):
     """With more domains than rows the penalty is the same as if only the batch's domains existed."""
     rng = np.random.default_rng(seed)
     z, domain = torch.from_numpy(rng.normal(size=(8, 3))), torch.from_numpy(rng.integers(0, 3, 8))
-    torch.testing.assert_close(discrepancy(z, domain * 1000, 3000), discrepancy(z, domain, 3))
+    torch.testing.assert_close(coral_penalty(z, domain * 1000, 3000), coral_penalty(z, domain, 3))

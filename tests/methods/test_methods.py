@@ -10,8 +10,7 @@ import torch
 from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods import METHODS, RUN_SPACE, Batch, facts
-from shiftbench.methods.coral import discrepancy
-from shiftbench.methods.dann import prior_weights, reverse
+from shiftbench.methods.alignment import coral_penalty, prior_weights, reverse
 from shiftbench.methods.irm import invariance
 from shiftbench.methods.method import means_by
 from shiftbench.training.run import Run
@@ -206,7 +205,7 @@ def test_identical_domains_are_at_distance_zero():
     """CORAL's discrepancy is 0 between a domain and its copy, whatever the order of their rows."""
     z = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     both = torch.cat([z, z.flip(0)])
-    assert number(discrepancy(both, torch.arange(12) // 6, 2)) == pytest.approx(0, abs=1e-6)
+    assert number(coral_penalty(both, torch.arange(12) // 6, 2)) == pytest.approx(0, abs=1e-6)
 
 
 # The papers' formulas, in plain numpy, on ten fixed rows
@@ -314,11 +313,11 @@ def test_coral_is_the_distance_of_means_and_covariances():
     covariances = [np.cov(wide(z[domain == e]), rowvar=False) for e in range(3)]
     pairs = [((means[a] - means[b]) ** 2).mean() + ((covariances[a] - covariances[b]) ** 2).mean()
              for a, b in ((0, 1), (0, 2), (1, 2))]
-    assert number(discrepancy(z, domain, 3)) == pytest.approx(np.mean(pairs), rel=1e-5)
+    assert number(coral_penalty(z, domain, 3)) == pytest.approx(np.mean(pairs), rel=1e-5)
     alone = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1, 2])  # a domain of one row is left out
     two = ((wide(z[:5]).mean(0) - wide(z[5:9]).mean(0)) ** 2).mean() + (
         (np.cov(wide(z[:5]), rowvar=False) - np.cov(wide(z[5:9]), rowvar=False)) ** 2).mean()
-    assert number(discrepancy(z, alone, 4)) == pytest.approx(two, rel=1e-5)
+    assert number(coral_penalty(z, alone, 4)) == pytest.approx(two, rel=1e-5)
 
 
 def test_coral_loss_adds_the_weighted_discrepancy():
@@ -326,7 +325,7 @@ def test_coral_loss_adds_the_weighted_discrepancy():
     _, batch, task = ten_rows()
     net, coral = net_of(), method_of("coral", penalty=3.0)
     label, _, _ = parts(batch)
-    apart = number(discrepancy(net.features(batch.x), batch.domain, 2))
+    apart = number(coral_penalty(net.features(batch.x), batch.domain, 2))
     expected = losses(wide(net(batch.x)), label).mean() + 3 * apart
     assert number(coral.loss(net, batch, coral.state(task), 0)) == pytest.approx(expected, rel=1e-5)
 

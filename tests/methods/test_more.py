@@ -12,11 +12,11 @@ from scipy.stats import norm
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods import ERM, JTT, METHODS, Batch
+from shiftbench.methods.alignment import mmd_penalty
 from shiftbench.methods.eqrm import kernel_quantile, plain_quantile
+from shiftbench.methods.irm import spread
 from shiftbench.methods.method import Stage
-from shiftbench.methods.mmd import discrepancy
 from shiftbench.methods.reweight import balance
-from shiftbench.methods.vrex import spread
 from tests.methods.test_methods import losses, number, parts, wide
 from tests.toys import (
     check_a_pack,
@@ -122,7 +122,7 @@ def test_mmd_is_the_kernels_sum():
     own = [domain.numpy() == e for e in range(3)]
     pairs = [k[own[a]][:, own[a]].mean() + k[own[b]][:, own[b]].mean() - 2 * k[own[a]][:, own[b]].mean()
              for a, b in ((0, 1), (0, 2), (1, 2))]
-    assert number(discrepancy(z, domain, 5)) == pytest.approx(np.mean(pairs), rel=1e-4)
+    assert number(mmd_penalty(z, domain, 5)) == pytest.approx(np.mean(pairs), rel=1e-4)
 
 
 @given(st.integers(0, 99), st.integers(1, 8), st.floats(-50, 50))
@@ -130,7 +130,7 @@ def test_mmd_of_equal_domains_is_zero_and_grows_as_they_part(seed, rows, place):
     """0 between a sample and its copy, wherever they lie; more the further the copy is moved."""
     z = torch.randn(rows, 4, generator=torch.Generator().manual_seed(seed)) + place
     domain = torch.arange(2 * rows) // rows
-    found = [number(discrepancy(torch.cat([z, z.flip(0) + shift]), domain, 2)) for shift in (0.0, 0.5, 1.0, 3.0, 9.0)]
+    found = [number(mmd_penalty(torch.cat([z, z.flip(0) + shift]), domain, 2)) for shift in (0.0, 0.5, 1.0, 3.0, 9.0)]
     assert found[0] == pytest.approx(0, abs=0.02)  # the narrowest kernel sees rounding times 1000
     assert found == sorted(found)
 
@@ -138,15 +138,15 @@ def test_mmd_of_equal_domains_is_zero_and_grows_as_they_part(seed, rows, place):
 def test_mmd_is_computed_in_32_bits():
     """Where products are made in 16 bits, the discrepancy still is what it is without."""
     z = torch.randn(10, 4, generator=torch.Generator().manual_seed(3))
-    plain = discrepancy(z, torch.arange(10) % 2, 2)
+    plain = mmd_penalty(z, torch.arange(10) % 2, 2)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(discrepancy(z, torch.arange(10) % 2, 2), plain)
+        assert torch.equal(mmd_penalty(z, torch.arange(10) % 2, 2), plain)
 
 
 def test_mmd_loss_adds_the_weighted_discrepancy():
     """loss = R + gamma * discrepancy of the net's features."""
     _, batch, _ = ten_rows()
-    apart = number(discrepancy(net_of().features(batch.x), batch.domain, 2))
+    apart = number(mmd_penalty(net_of().features(batch.x), batch.domain, 2))
     assert of("mmd", penalty=3.0) == pytest.approx(items()[1].mean() + 3 * apart, rel=1e-5)
 
 

@@ -10,7 +10,7 @@ import torch
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import TARGET_TRAIN, UNLABELLED, Benchmark, table
 from shiftbench.data.collection import Collection
-from shiftbench.methods import METHODS, coral, mmd
+from shiftbench.methods import METHODS, alignment
 from shiftbench.methods.method import Stage, Unlabelled
 from shiftbench.methods.unlabelled import Student, dropped
 from shiftbench.scoring import score
@@ -121,8 +121,8 @@ def test_alignment_with_unlabelled_items(name):
     state = method.state(task)
     z = torch.cat([net.features(batch.x), net.features(batch.unlabelled.x)])
     codes = torch.cat([batch.domain, batch.unlabelled.domain])
-    expected = {"coral": lambda: number(coral.discrepancy(z, codes, 3)),
-                "mmd": lambda: number(mmd.discrepancy(z, codes, 3)),
+    expected = {"coral": lambda: number(alignment.coral_penalty(z, codes, 3)),
+                "mmd": lambda: number(alignment.mmd_penalty(z, codes, 3)),
                 "dann": lambda: losses(wide(state.discriminator(z)), codes.numpy()).mean()}[name]()
     assert number(method.loss(net, batch, state, 5)) == pytest.approx(erm_risk(net, batch) + expected, rel=1e-4)
     with pytest.raises(ShiftBenchError, match=f"{name}: by=group needs the labels that unlabelled=target_train hides"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shiftbench.data.target import KINDS, NO_LABEL
 from shiftbench.methods import Batch
-from shiftbench.methods.coral import discrepancy
+from shiftbench.methods.alignment import coral_penalty
 from shiftbench.methods.irm import invariance
 from tests.toys import method_of, net_of, ten_rows
 
@@ -55,7 +55,7 @@ def batch_of(label: np.ndarray, kind: str) -> Batch:
 def test_coral_takes_every_place_as_a_row(seed):
     """On features of places the penalty is that of all places in one list, not that of the items' means."""
     z = np.random.default_rng(seed).normal(size=(8, 5, 3)) * np.linspace(0.5, 2, 5)[:, None]
-    assert float(discrepancy(torch.from_numpy(z), torch.from_numpy(DOMAIN), 3)) == pytest.approx(coral(z, DOMAIN))
+    assert float(coral_penalty(torch.from_numpy(z), torch.from_numpy(DOMAIN), 3)) == pytest.approx(coral(z, DOMAIN))
 
 
 def test_coral_of_places_is_not_coral_of_their_means():
@@ -68,7 +68,7 @@ def test_coral_on_places_of_many_domains_is_that_of_those_in_the_batch():
     """Thousands of domains cost nothing and change nothing; a domain with one item has as many rows as places."""
     z = np.random.default_rng(0).normal(size=(4, 5, 3))
     domain = np.asarray([0, 7000, 0, 12])
-    assert float(discrepancy(torch.from_numpy(z), torch.from_numpy(domain), 9000)) == pytest.approx(coral(z, domain))
+    assert float(coral_penalty(torch.from_numpy(z), torch.from_numpy(domain), 9000)) == pytest.approx(coral(z, domain))
 
 
 @given(seed=SEEDS)

@@ -3,28 +3,23 @@
 Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.later`.
 """
 
+from shiftbench.methods.alignment import CDANN, CORAL, DANN, MMD
 from shiftbench.methods.beta_vae import BetaVAE
 from shiftbench.methods.bn_adapt import BNAdapt
-from shiftbench.methods.coral import CORAL
-from shiftbench.methods.dann import CDANN, DANN
-from shiftbench.methods.dfr import DFR, LastLayer
 from shiftbench.methods.eqrm import EQRM
 from shiftbench.methods.erm import ERM, CVaRDRO, Focal, SpectralDecoupling
 from shiftbench.methods.group_dro import GroupDRO
-from shiftbench.methods.irm import IRM
-from shiftbench.methods.jtt import JTT
+from shiftbench.methods.irm import IRM, VREx
 from shiftbench.methods.lff import LfF
-from shiftbench.methods.lisa import LISA
 from shiftbench.methods.method import METHODS, Batch, Method, Task, Trained, facts
-from shiftbench.methods.mixup import MixUp
-from shiftbench.methods.mmd import MMD
+from shiftbench.methods.mixup import LISA, MixUp
 from shiftbench.methods.reweight import Reweight, Undersample
 from shiftbench.methods.sagnet import SagNet
 from shiftbench.methods.space import RUN_SPACE, Choice, Power
+from shiftbench.methods.stages import DFR, JTT, LastLayer
 from shiftbench.methods.stargan import StarGAN
 from shiftbench.methods.swa import SWA
 from shiftbench.methods.unlabelled import AFN, FixMatch, NoisyStudent, PseudoLabel
-from shiftbench.methods.vrex import VREx
 
 __all__ = ["AFN", "CDANN", "CORAL", "DANN", "DFR", "EQRM", "ERM", "IRM", "JTT", "LISA", "METHODS", "MMD", "RUN_SPACE",
            "SWA", "BNAdapt", "Batch", "BetaVAE", "CVaRDRO", "Choice", "FixMatch", "Focal", "GroupDRO",

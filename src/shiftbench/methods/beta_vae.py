@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained
+from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained, check_finite, weighted
 from shiftbench.methods.space import Choice, Power, Space
 from shiftbench.models.names import CATALOGUE
 
@@ -26,7 +25,7 @@ VALUES = 3 * CATALOGUE["beta-vae"].side**2
 
 @register(METHODS, "beta_vae")
 @dataclass(frozen=True)
-class BetaVAE(ERM):
+class BetaVAE(Method):
     """A classifier on the code of a beta-VAE (Higgins et al., 2017; as in Wiles et al., 2022, F.6).
 
         1. max over q, p   mean_i  E_{z ~ q(z|x_i)} log p(x_i|z)  -  beta KL(q(z|x_i) || N(0, 1))
@@ -44,7 +43,6 @@ class BetaVAE(ERM):
     the code; we take it as beta_norm from 1e-4 to 10, in equal steps of its logarithm.
     """
 
-    targets: ClassVar[tuple[str, ...]] = ("class",)
     beta: float = 1e-3  # beta_norm
     latent: int = 10  # L
     first: float = 1.0  # share of the run's steps that the code is trained for
@@ -58,11 +56,8 @@ class BetaVAE(ERM):
     def __post_init__(self) -> None:
         if self.latent < 1:
             raise ShiftBenchError(f"beta_vae: 'latent' is {self.latent}, but a code needs at least one number.")
-        for name in ("beta", "first"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf") or (name == "first" and value == 0):
-                raise ShiftBenchError(f"beta_vae: '{name}' is {value}, but must be a finite number "
-                                      f"{'above' if name == 'first' else 'of at least'} 0.")
+        check_finite(self, "beta")
+        check_finite(self, "first", positive=True)
 
     def net(self, net: Net) -> Net:
         return cast("Model", net).with_latent(self.latent)
@@ -83,7 +78,7 @@ class _Code(Method):
     shapes: ClassVar[tuple[str, ...]] = ("latent",)
 
     @property
-    def draws(self) -> int:
+    def draws(self) -> int:  # type: ignore[override]
         return self.latent
 
     def state(self, task: Task) -> nn.Module:
@@ -95,27 +90,23 @@ class _Code(Method):
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         assert batch.u is not None
-        bound = parts(cast("Model", net).features.encoder, state.decoder, batch.x, batch.u)
-        losses = self.beta / self.latent * bound.divergence - bound.likelihood / VALUES
-        return (losses if batch.weight is None else losses * batch.weight).mean()
+        likelihood, divergence = parts(cast("Model", net).features.encoder, state.decoder, batch.x, batch.u)
+        losses = self.beta / self.latent * divergence - likelihood / VALUES
+        return weighted(losses, batch).mean()
 
 
-class Parts(NamedTuple):
-    """log p(x|z) of each image for a drawn z, and KL(q(z|x) || N(0, 1)); their difference estimates the bound."""
+def parts(encoder: nn.Module, decoder: nn.Module, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """log p(x|z) of each image for a drawn z, and KL(q(z|x) || N(0, 1)); their difference estimates the bound.
 
-    likelihood: Tensor
-    divergence: Tensor
-
-
-def parts(encoder: nn.Module, decoder: nn.Module, x: Tensor, u: Tensor) -> Parts:
-    """Both in 32 bits whatever the run's precision: they are sums of thousands. `u` are uniforms, items × L."""
+    Both in 32 bits whatever the run's precision: they are sums of thousands. `u` are uniforms, items × L.
+    """
     from shiftbench.models.generative import resized
 
     mean, log_variance = (tensor.float() for tensor in encoder(x))
     z = mean + (log_variance / 2).exp() * normal(u)
     logits, pixels = decoder(z).float(), (resized(x).float() + 1) / 2  # this model's images come in [-1, 1]
     likelihood = -F.binary_cross_entropy_with_logits(logits, pixels, reduction="none").flatten(1).sum(dim=1)
-    return Parts(likelihood, (mean**2 + log_variance.exp() - 1 - log_variance).sum(dim=1) / 2)
+    return likelihood, (mean**2 + log_variance.exp() - 1 - log_variance).sum(dim=1) / 2
 
 
 def normal(u: Tensor) -> Tensor:

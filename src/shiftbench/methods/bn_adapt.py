@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import METHODS
+from shiftbench.methods.method import METHODS, Method, check_finite
 from shiftbench.models.names import image_models
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @register(METHODS, "bn_adapt")
 @dataclass(frozen=True)
-class BNAdapt(ERM):
+class BNAdapt(Method):
     """Adapted batch norms (Schneider et al., 2020).
 
         mu <- (r mu_s + mu_t) / (r + 1),     var <- (r var_s + var_t) / (r + 1),     r = N / n
@@ -48,8 +47,7 @@ class BNAdapt(ERM):
     adapts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.ratio < float("inf"):
-            raise ShiftBenchError(f"bn_adapt: 'ratio' is {self.ratio}, but must be a finite number of at least 0.")
+        check_finite(self, "ratio")
 
     def net(self, net: Net) -> Net:
         if not net.norms():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import F, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, per_item
+from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, per_item, weighted
 from shiftbench.methods.space import Power, Space
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class Focal(Method):
         losses = F.cross_entropy(net(batch.x), batch.label, reduction="none")
         # 1 - p = -expm1(-l); kept above 0, where a power has no slope to speak of but torch's may be no number.
         doubt = (-torch.expm1(-losses)).clamp(min=1e-12)
-        focused = doubt**self.gamma * losses
-        return (focused if batch.weight is None else focused * batch.weight).mean()
+        return weighted(doubt**self.gamma * losses, batch).mean()
 
 
 @register(METHODS, "spectral_decoupling")

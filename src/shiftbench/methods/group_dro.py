@@ -53,17 +53,13 @@ class GroupDRO(Method):
             raise unknown("kind of group", self.by, ("group", "domain", "label"), "group_dro: by")
 
     def idle(self, task: Task) -> dict[str, str]:
-        if len(self._counts(task)) < 2:
+        if len(task.counts(self.by)) < 2:
             return dict.fromkeys(("step_size", "adjustment", "hard"), f"all training items are of one {self.by}")
         chosen = self.hard and self.step_size != GroupDRO.step_size
         return {"step_size": "hard=true puts all weight on the worst at once"} if chosen else {}
 
-    def _counts(self, task: Task) -> Tensor:
-        """The training items of each group."""
-        return task.group_counts if self.by == "group" else task.label_counts.sum(dim=int(self.by == "domain"))
-
     def state(self, task: Task) -> nn.Module:
-        counts = self._counts(task)
+        counts = task.counts(self.by)
         return memory(q=torch.full((len(counts),), 1 / len(counts)), rarity=counts.clamp(min=1).float().rsqrt())
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:

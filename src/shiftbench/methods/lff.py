@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.method import METHODS, Batch, Method, Number, Task
+from shiftbench.methods.method import METHODS, Batch, Method, Number, Task, weighted
 from shiftbench.methods.space import Space, Uniform
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class LfF(Method):
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
         biased, debiased = (F.cross_entropy(f(batch.x), batch.label, reduction="none") for f in (state.twin, net))
         losses = relative_difficulty(biased, debiased) * debiased + generalised(biased, self.q)
-        return (losses if batch.weight is None else losses * batch.weight).mean()
+        return weighted(losses, batch).mean()
 
 
 def relative_difficulty(biased: Tensor, debiased: Tensor) -> Tensor:

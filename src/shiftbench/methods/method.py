@@ -60,6 +60,10 @@ class Task(NamedTuple):
     twin: Callable[[], Net] = no_twin
     n_all_domains: int = 0
 
+    def counts(self, by: str) -> Tensor:
+        """The number of training items of each group, domain or label."""
+        return self.group_counts if by == "group" else self.label_counts.sum(dim=int(by == "domain"))
+
 
 class Unlabelled(NamedTuple):
     """Items without labels, as many as the batch has labelled ones: inputs, the same inputs augmented strongly (where
@@ -160,12 +164,8 @@ class Method:
     unsaid: ClassVar[tuple[str, ...]] = ()
     strong: ClassVar[str] = ""
     recordable: ClassVar[bool] = True
+    draws: ClassVar[int] = 0  # random numbers that the loss wants per item
     name: ClassVar[str]
-
-    @property
-    def draws(self) -> int:
-        """How many random numbers the loss wants per item."""
-        return 0
 
     def net(self, net: Net) -> Net:
         """What the run's model becomes before training."""
@@ -185,9 +185,9 @@ class Method:
 
     @property
     def alternates(self) -> bool:
-        """Whether its loss moves other weights at one step than at the next: it is then neither stacked nor recorded,
-        and may branch on the step."""
-        return False
+        """Whether its loss moves other weights at one step than at the next (a field `alternate` above 0): it is then
+        neither stacked nor recorded, and may branch on the step."""
+        return bool(getattr(self, "alternate", 0))
 
     def state(self, task: Task) -> nn.Module:
         """The method's memory: a module, so that its tensors move, train and are saved with the net's."""
@@ -342,16 +342,16 @@ LOSSES: Mapping[str, Loss] = {
 
 def per_item(outputs: Tensor, batch: Batch) -> Tensor:
     """The loss of each item, times its weight; for classes it is the cross-entropy."""
-    losses = LOSSES[batch.loss].per_item(outputs, batch.label)
+    return weighted(LOSSES[batch.loss].per_item(outputs, batch.label), batch)
+
+
+def weighted(losses: Tensor, batch: Batch) -> Tensor:
     return losses if batch.weight is None else losses * batch.weight
 
 
 def risks(net: Net, batch: Batch) -> Tensor:
     """The loss of each item from the inputs, also where a net has its own loss, as a detector has."""
-    if not net.own_loss:
-        return per_item(net(batch.x), batch)
-    losses = net.losses(batch.x, batch.label)
-    return losses if batch.weight is None else losses * batch.weight
+    return weighted(net.losses(batch.x, batch.label), batch) if net.own_loss else per_item(net(batch.x), batch)
 
 
 def means_by(values: Tensor, codes: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -398,6 +398,14 @@ def check_share(method: Method, name: str, *, positive: bool = False) -> None:
         raise ShiftBenchError(f"{method.name}: '{name}' is {share:g}, but it is a share of the run's steps, "
                               f"{'above 0 and at most' if positive else 'from 0 to'} 1. For 500 of 5,000 steps write "
                               f"{name}=0.1.")
+
+
+def check_finite(method: Method, name: str, *, positive: bool = False) -> None:
+    """Refuse a setting that is below 0 or infinite."""
+    value = getattr(method, name)
+    if not 0 <= value < math.inf or (positive and value == 0):
+        raise ShiftBenchError(f"{method.name}: '{name}' is {value}, but must be a finite number "
+                              f"{'above' if positive else 'of at least'} 0.")
 
 
 def at_most(value: Number, most: float) -> Number:

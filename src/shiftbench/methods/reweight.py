@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shiftbench.core.errors import unknown
 from shiftbench.core.later import torch
 from shiftbench.core.registry import register
-from shiftbench.methods.erm import ERM
 from shiftbench.methods.method import METHODS, Batch, Codes, Method, Task, memory, per_item
 from shiftbench.methods.space import Space, Uniform
 
@@ -17,12 +16,30 @@ if TYPE_CHECKING:
 
     from shiftbench.models.net import Net
 
-KINDS = ("group", "label", "domain")
+
+@dataclass(frozen=True)
+class Rarity(Method):
+    """A method by which items of a small group count more: `by` says what a group is, the power `exponent` how much."""
+
+    exponent: float = 1.0  # a
+    by: str = "group"
+
+    family: ClassVar[str] = "reweighting"
+
+    def __post_init__(self) -> None:
+        kinds = ("group", "label", "domain")
+        if self.by not in kinds:
+            raise unknown("kind of group", self.by, kinds, f"{self.name}: by")
+
+    def idle(self, task: Task) -> dict[str, str]:
+        """Groups of equal size have equal weights, whatever the exponent is."""
+        sizes = task.counts(self.by)
+        return {} if len(sizes[sizes > 0].unique()) > 1 else {"exponent": f"each {self.by} has as many training items"}
 
 
 @register(METHODS, "reweight")
 @dataclass(frozen=True)
-class Reweight(Method):
+class Reweight(Rarity):
     """Reweighting by inverse frequency (Japkowicz, 2000; Shimodaira, 2000).
 
         min  mean_i  w_{g_i} l_i,     w_g = n_g^(-a) / mean_j n_{g_j}^(-a)
@@ -35,29 +52,16 @@ class Reweight(Method):
     other way to the same mean, to draw the items of rare groups more often, is `undersample`.
     """
 
-    exponent: float = 1.0  # a
-    by: str = "group"
-
-    family: ClassVar[str] = "reweighting"
-
-    def __post_init__(self) -> None:
-        if self.by not in KINDS:
-            raise unknown("kind of group", self.by, KINDS, "reweight: by")
-
-    def idle(self, task: Task) -> dict[str, str]:
-        return idle_exponent(task, self.by)
-
     def state(self, task: Task) -> nn.Module:
-        return memory(balance=balance(_counts(task, self.by), self.exponent))
+        return memory(balance=balance(task.counts(self.by), self.exponent))
 
     def loss(self, net: Net, batch: Batch, state: Any, step: int | Tensor) -> Tensor:
-        codes = {"group": batch.group, "label": batch.label, "domain": batch.domain}[self.by]
-        return (state.balance[codes] * per_item(net(batch.x), batch)).mean()
+        return (state.balance[getattr(batch, self.by)] * per_item(net(batch.x), batch)).mean()
 
 
 @register(METHODS, "undersample")
 @dataclass(frozen=True)
-class Undersample(ERM):
+class Undersample(Rarity):
     """Undersampling of common groups (Japkowicz, 2000), as Madras & Zemel (2021, §4) have it.
 
         min  mean_i l_i,     item i drawn in proportion to  n_{g_i}^(-a)
@@ -69,36 +73,13 @@ class Undersample(ERM):
     noise where weights are large. A benchmark's own column `weight` multiplies it.
     """
 
-    targets: ClassVar[tuple[str, ...]] = ("class",)
-    exponent: float = 1.0  # a
-    by: str = "group"
-
-    family: ClassVar[str] = "reweighting"
     space: ClassVar[Space] = {"exponent": Uniform(0.0, 2.0)}
-
-    def __post_init__(self) -> None:
-        if self.by not in KINDS:
-            raise unknown("kind of group", self.by, KINDS, "undersample: by")
-
-    def idle(self, task: Task) -> dict[str, str]:
-        return idle_exponent(task, self.by)
 
     def drawing(self, codes: Codes) -> Tensor | None:
         if self.exponent == 0:
             return None
-        code = {"group": codes.group, "label": codes.label, "domain": codes.domain}[self.by]
+        code = getattr(codes, self.by)
         return torch.bincount(code).double()[code] ** -self.exponent
-
-
-def _counts(task: Task, by: str) -> Tensor:
-    return {"group": task.group_counts, "label": task.label_counts.sum(dim=0),
-            "domain": task.label_counts.sum(dim=1)}[by]
-
-
-def idle_exponent(task: Task, by: str) -> dict[str, str]:
-    """Groups of equal size have equal weights, whatever the exponent is."""
-    sizes = _counts(task, by)
-    return {} if len(sizes[sizes > 0].unique()) > 1 else {"exponent": f"each {by} has as many training items"}
 
 
 def balance(counts: Tensor, exponent: float) -> Tensor:

@@ -51,9 +51,7 @@ class SagNet(Method):
     needs: ClassVar[str] = "maps"
     space: ClassVar[Space] = {"penalty": Power(10, -2, 1)}
 
-    @property
-    def draws(self) -> int:
-        return 3
+    draws: ClassVar[int] = 3
 
     def net(self, net: Net) -> Net:
         from shiftbench.models.image_nets import by_place

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
-from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import METHODS, Batch, Method, Number, Stage, Task, Trained
+from shiftbench.methods.method import METHODS, Batch, Method, Number, Stage, Task, Trained, check_finite
 from shiftbench.methods.space import Choice, Power, Space
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @register(METHODS, "stargan")
 @dataclass(frozen=True)
-class StarGAN(ERM):
+class StarGAN(Method):
     """Augmentation by learned translation (Goel et al., 2020; Choi et al., 2018; as in Wiles et al., 2022, F.3).
 
         1. min over G, max over D   L_r + L_c - lambda L_a
@@ -45,7 +44,6 @@ class StarGAN(ERM):
     one. The paper does not say how long the first stage lasts: `gan_share` of the run's steps.
     """
 
-    targets: ClassVar[tuple[str, ...]] = ("class",)
     adversarial: float = 1.0  # lambda
     gan_lr: float = 1e-4
     width: int = 64  # channels after the first layer of G and of D
@@ -58,10 +56,9 @@ class StarGAN(ERM):
     space: ClassVar[Space] = {"adversarial": Power(10, -2, 1), "gan_lr": Choice((1e-3, 1e-4, 1e-5))}
 
     def __post_init__(self) -> None:
-        for name, least in (("adversarial", "of at least"), ("gan_lr", "above"), ("gan_share", "above")):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf") or (least == "above" and value == 0):
-                raise ShiftBenchError(f"stargan: '{name}' is {value}, but must be a finite number {least} 0.")
+        check_finite(self, "adversarial")
+        check_finite(self, "gan_lr", positive=True)
+        check_finite(self, "gan_share", positive=True)
         if not 0 <= self.alpha <= 1:
             raise ShiftBenchError(f"stargan: 'alpha' is {self.alpha}, but must be a share from 0 to 1.")
         if self.width < 1:
@@ -82,9 +79,7 @@ class _Translation(Method):
 
     shapes: ClassVar[tuple[str, ...]] = ("width",)
 
-    @property
-    def draws(self) -> int:
-        return 1
+    draws: ClassVar[int] = 1
 
     def state(self, task: Task) -> nn.Module:
         if task.n_domains < 2:
@@ -122,16 +117,14 @@ def telling(discriminator: nn.Module, x: Tensor, translated: Tensor, source: Ten
 
 
 @dataclass(frozen=True)
-class _OnTranslated(ERM):
+class _OnTranslated(Method):
     """The second stage. The generator is not part of its state: it does not change, and a resumed run has it from the
     first stage's."""
 
     generator: Generator
     alpha: float = 1.0
 
-    @property
-    def draws(self) -> int:
-        return 1
+    draws: ClassVar[int] = 1
 
     def loss(self, net: Net, batch: Batch, state: nn.Module, step: int | Tensor) -> Tensor:
         return super().loss(net, batch._replace(x=self.augmented(net, batch)), state, step)

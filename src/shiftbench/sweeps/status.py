@@ -106,25 +106,23 @@ def left_out(out: Folders, jobs: Iterable["Job"] | None = None) -> list[Status]:
     return [*(status for status in statuses if status.state != "done"), *leftovers]
 
 
-def describe(folder: Path | str, state: str) -> Status:
-    """A run by its files. What cannot be read stays empty: one bad folder must not hide the others."""
-    return described(folder, state, *facts_and_last(folder, state))
-
-
 def facts_and_last(folder: Path | str, state: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The content of run.json and the last line of the log; each is empty where it is missing or cannot be read."""
     facts = _read_facts(folder, "run.json") if state != "not started" else {}
     return facts, last_line(os.path.join(folder, LOG)) if facts else {}
 
 
-def described(folder: Path | str, state: str, facts: Mapping[str, Any], last: Mapping[str, Any]) -> Status:
-    """The same, from facts that were read before."""
-    run, benchmark = _table(facts, "run"), _table(facts, "benchmark")
-    name, model = str(benchmark.get("name", "")), str(run.get("model", ""))
-    method = label_of(run) if "method" in run else ""
+def describe(
+    folder: Path | str, state: str, read: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+) -> Status:
+    """A run by its files, or by what `facts_and_last` has read of them. What cannot be read stays empty: one bad folder
+    must not hide the others."""
+    facts, last = read or facts_and_last(folder, state)
+    run, benchmark = (table if isinstance(table := facts.get(key), dict) else {} for key in ("run", "benchmark"))
     seed, seconds = run.get("seed"), last.get("seconds")
-    return Status(os.path.basename(folder), state, name, method, model, seed if isinstance(seed, int) else -1,
-                  float(seconds) if isinstance(seconds, int | float) else 0.0,
+    return Status(os.path.basename(folder), state, str(benchmark.get("name", "")),
+                  label_of(run) if "method" in run else "", str(run.get("model", "")),
+                  seed if isinstance(seed, int) else -1, float(seconds) if isinstance(seconds, int | float) else 0.0,
                   failure(folder) if state == "failed" else "")
 
 
@@ -189,11 +187,6 @@ def _read_facts(folder: Path | str, name: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return facts if isinstance(facts, dict) else {}
-
-
-def _table(facts: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    table = facts.get(key)
-    return table if isinstance(table, dict) else {}
 
 
 def counted(out: Folders, study: "Study | Path | str | None" = None) -> tuple[list[str] | None, list[Status]]:

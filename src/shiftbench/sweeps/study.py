@@ -114,18 +114,22 @@ class Study:
         A change is named as in the file (`seeds`, `run.lr`, `methods.irm.penalty`) or shorter (`lr`, `irm.penalty`);
         `methods = ["erm"]` keeps these methods. Folders in changes are relative to the current folder.
         """
-        raw, where, base = read_toml(path), str(path), Path(path).parent
+        raw, where, base, changes = read_toml(path), str(path), Path(path).parent, changes or {}
+
+        def bases(key: str) -> list[Path]:
+            """Where the folders of a key are: beside the file, unless a change names them."""
+            return [Path(), base] if key in changes else [base, Path()]
+
         keys = [option.name for option in fields(Study) if option.name not in ("imports", "source")]
         for key in raw:
             if key not in (*keys, "import"):
                 raise unknown("key", key, [*keys, "import"], where)
-        raw["imports"] = [_near(name, [base, Path()]) if name.endswith(".py") else name
+        raw["imports"] = [_near(name, bases("imports")) if name.endswith(".py") else name
                           for name in _names_of("import", raw.pop("import", []), where)]
         load_plugins(raw["imports"])  # before a method is looked for
         if not isinstance(raw.setdefault("run", {}), dict):
             raise ShiftBenchError(f"{where}: 'run' is {raw['run']!r}, but it must be a table [run] of settings.")
         raw["methods"] = _blocks(raw.get("methods", {}), {}, where)
-        changes = changes or {}
         for key, value in changes.items():
             _change(raw, key, value, keys, where)
         if isinstance(raw.get("pinned", []), list):
@@ -142,14 +146,13 @@ class Study:
         if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
-        bases = [Path(), base] if "benchmarks" in changes else [base, Path()]
         raw["benchmarks"] = list(dict.fromkeys(
-            str(folder) for pattern in patterns for folder in match(pattern, bases, where)))
+            str(folder) for pattern in patterns for folder in match(pattern, bases("benchmarks"), where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
-            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in changes else [base, Path()])
+            raw["collection"] = _near(raw["collection"], bases("collection"))
         if isinstance(raw.get("recipes"), list):
-            bases = [Path(), base] if "recipes" in changes else [base, Path()]
-            raw["recipes"] = [_near(file, bases) if isinstance(file, str) else file for file in raw["recipes"]]
+            raw["recipes"] = [_near(file, bases("recipes")) if isinstance(file, str) else file
+                              for file in raw["recipes"]]
         study = make(Study, {**raw, "source": where}, where)
         if "draws" in raw and not any(block.laws for block in study.blocks()):
             raise ShiftBenchError(f"{where}: 'draws' is {study.draws}, but no setting is drawn. Name a search space, "

@@ -22,7 +22,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_toml
 from shiftbench.scoring.listing import LOG, lines, points, written
 from shiftbench.scoring.runs import flat, telling
-from shiftbench.sweeps.status import STATES, Status, describe, described, facts_and_last, states, summary
+from shiftbench.sweeps.status import STATES, Status, describe, facts_and_last, states, summary
 from shiftbench.webapp.shelf import Memory
 from shiftbench.webapp.studio import Answer, Query, Studio, request
 
@@ -54,11 +54,11 @@ class Row(NamedTuple):
 
     @staticmethod
     def read(path: str, state: str) -> "Row":
-        facts, last = facts_and_last(path, state)
+        facts, last = read = facts_and_last(path, state)
         run = facts.get("run")
         settings = flat(run) if isinstance(run, dict) else {}
         texts = {name: intern(written(value)) for name, value in settings.items() if name not in FACTS}
-        return Row(described(path, state, facts, last), settings, texts, last)
+        return Row(describe(path, state, read), settings, texts, last)
 
     def value(self, column: str) -> Any:
         """The value of a column of the table; None where the run has none."""
