@@ -17,7 +17,6 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.text import embed_texts
-from shiftbench.text import vectors as kept
 from shiftbench.text import vectors as module
 
 pytest.importorskip("tokenizers", reason='needs pip install "shiftbench[text]"')
@@ -155,7 +154,7 @@ def test_another_encoder_or_other_items_have_their_own_folder(tmp_path, small):
 
 def test_two_processes_do_not_do_the_same_work(tmp_path, monkeypatch):
     """While another holds the vectors one waits, and then finds them done."""
-    monkeypatch.setattr(kept, "WAIT", 0.01)
+    monkeypatch.setattr("shiftbench.core.files.WAIT", 0.01)
     embed_texts(captioned((0, "a")), Counted(), tmp_path)
     asked, found = Counted(), []
     second = threading.Thread(target=lambda: found.append(embed_texts(captioned((0, "a")), asked, tmp_path)))

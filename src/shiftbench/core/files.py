@@ -29,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import date, time
 from pathlib import Path
+from time import sleep
 from typing import Any, TypeVar
 
 from shiftbench.core.errors import ShiftBenchError
@@ -402,6 +403,21 @@ def lock(path: Path | str) -> Iterator[bool]:
         yield True
     finally:
         os.close(handle)
+
+
+WAIT = 0.2
+"""Seconds between two tries to get a lock."""
+
+
+@contextmanager
+def locked(path: Path | str) -> Iterator[None]:
+    """The lock `path`, once no other process holds it: what that one makes need not be made again."""
+    while True:
+        with lock(path) as free:
+            if free:
+                yield
+                return
+        sleep(WAIT)
 
 
 @contextmanager

@@ -72,27 +72,23 @@ def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
     >>> str(law({"power": [10, 0, 4]}, True, "study.toml"))
     '10^U(0, 4)'
     """
-    name, values = next(iter(table.items())) if len(table) == 1 else ("", None)
-    if len(table) != 1 or name not in LAWS:
-        if len(table) == 1:
-            raise unknown("law", name, LAWS, where)
+    if len(table) != 1:
         raise ShiftBenchError(f"{where}: a law is a table with one entry: "
                               f"{', '.join(f'{{{key} = {shape}}}' for key, shape in LAWS.items())}.")
-    if not isinstance(values, list) or not values:
-        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}}, not with {values!r}.")
-    if name == "choice":
-        return Choice(tuple(values))
-    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    count = 3 if name == "power" else 2
-    if len(numbers) != len(values) or len(values) != count or not all(map(isfinite, numbers)):
-        raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}} with {count} finite numbers, "
-                              f"not {values!r}.")
-    if numbers[-2] > numbers[-1] or (name == "power" and numbers[0] <= 0):
-        raise ShiftBenchError(f"{where}: {values!r} is not a law: low must not be above high"
-                              f"{', and the base must be above 0' if name == 'power' else ''}.")
-    if name == "power":
-        return Power(numbers[0], numbers[1], numbers[2], whole)
-    return Uniform(numbers[0], numbers[1], whole)
+    ((name, values),) = table.items()
+    if name not in LAWS:
+        raise unknown("law", name, LAWS, where)
+    items = values if isinstance(values, list) else []
+    if name == "choice" and items:
+        return Choice(tuple(items))
+    numbers = [float(item) for item in items if type(item) in (int, float) and isfinite(item)]
+    if len(numbers) == len(items) == {"power": 3, "uniform": 2}.get(name) and numbers[-2] <= numbers[-1]:
+        if name == "uniform":
+            return Uniform(numbers[0], numbers[1], whole)
+        if numbers[0] > 0:
+            return Power(numbers[0], numbers[1], numbers[2], whole)
+    raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}}, not with {values!r}. Its numbers are "
+                          "finite, low must not be above high, and base must be above 0.")
 
 
 class Drawn(NamedTuple):

@@ -2,15 +2,14 @@
 
 import inspect
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.files import lock, read_marker
+from shiftbench.core.files import locked, read_marker
 from shiftbench.core.registry import find
 from shiftbench.data import benchmark as benchmarks
 from shiftbench.data import collection as collections
@@ -22,13 +21,8 @@ from shiftbench.shifts.recipe import Recipe, several
 from shiftbench.shifts.suites import Member, members, suite
 
 Say = Callable[[str], None]
-
-
-class Built(NamedTuple):
-    """The folder of a benchmark of a study, there or not, and what it is built from."""
-
-    folder: Path
-    member: Member
+Place = tuple[Path, Member]
+"""The folder of a benchmark of a study, there or not, and what it is built from."""
 
 
 @dataclass(frozen=True)
@@ -89,36 +83,34 @@ class Builds:
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Path]:
         """The folders of the benchmarks, built where they are missing: below `scratch`, if given, else below `out`."""
-        requested = self.members(draws)
-        if not requested:
-            return []
-        world = self._world(out, scratch)
-        if (world and not (world / collections.MARKER).is_file()) or self._missing(out, requested, scratch):
-            with _alone(scratch or out):
-                self._make(out, requested, scratch or out, say or (lambda _: None), progress or (lambda *_: None))
-        return [built.folder for built in self._built(out, requested, scratch)]
+        base = scratch or out
+        places = [(_at(out, base, Path("benchmarks", member.folder), benchmarks.MARKER), member)
+                  for member in self.members(draws)]
+        world = None
+        if self.world:  # its folder is named by all that decides it
+            facts = [str(self.world["name"]), *(f"{key}{value}" for key, value in sorted(self._options().items()))]
+            world = _at(out, base, Path("collections", "-".join(facts)), collections.MARKER)
+        if places and (_lacks(world) or self._missing(places, world)):
+            with locked(base / ".making"):
+                self._make(places, world, say or (lambda _: None), progress or (lambda *_: None))
+        return [folder for folder, _ in places]
 
-    def _built(self, out: Path, requested: Sequence[Member], scratch: Path | None) -> list[Built]:
-        return [Built(_at(out, scratch, Path("benchmarks", member.folder), benchmarks.MARKER), member)
-                for member in requested]
-
-    def _missing(self, out: Path, requested: Sequence[Member], scratch: Path | None) -> list[Built]:
+    def _missing(self, places: Sequence[Place], world: Path | None) -> list[Place]:
         """The benchmarks that are not there yet; those that are there are checked to be the requested ones."""
-        missing: list[Built] = []
+        missing: list[Place] = []
         digests: dict[Path, str] = {}
-        for built in self._built(out, requested, scratch):
-            folder, member = built
+        for folder, member in places:
             if not (folder / benchmarks.MARKER).is_file():
-                missing.append(built)
+                missing.append((folder, member))
                 continue
             facts = read_marker(folder, benchmarks.MARKER, "benchmark", benchmarks.FORMAT, benchmarks.SHAPE)
-            card, source = facts["card"], self._collection_of(member, out, scratch)
+            card, source = facts["card"], self._collection_of(member, world)
             if source not in digests:
                 digests[source] = read_marker(source, collections.MARKER, "collection", collections.FORMAT,
                                              {"digest": str})["digest"]
             stored = card.get("collection", {})
             matches = stored.get("digest") == digests[source] and replicate_of(card) == member.replicate
-            if self.world:  # a digest need not know the size of pictures, but the folder's name does
+            if world:  # a digest need not know the size of pictures, but the folder's name does
                 matches = matches and Path(str(stored.get("path"))).name == source.name
             if not matches or {key: card.get(key) for key in member.facts} != member.facts:
                 raise ShiftBenchError(f"{folder} is there, but was built from another collection or with other "
@@ -126,38 +118,28 @@ class Builds:
         return missing
 
     def _make(
-        self, out: Path, requested: Sequence[Member], base: Path, say: Say, progress: Callable[[int, int], None]
+        self, places: Sequence[Place], world: Path | None, say: Say, progress: Callable[[int, int], None]
     ) -> None:
-        world = self._world(out, base)
-        if world and not (world / collections.MARKER).is_file():
+        if world and _lacks(world):
             from shiftbench.worlds import WORLDS
 
             options = self._options()
             say(f"drawing {self.world['name']}" + "".join(f", {key} {value}" for key, value in options.items()))
             WORLDS[str(self.world["name"])](**options).save(world)
-        missing = self._missing(out, requested, base)
+        missing = self._missing(places, world)
         if missing:
             say(f"building {len(missing)} {'benchmark' if len(missing) == 1 else 'benchmarks'} below "
-                f"{base / 'benchmarks'}")
-        loaded: dict[Path, Collection] = {}
+                f"{missing[0][0].parent}")
+        load = cache(Collection.load)
         for number, (folder, member) in enumerate(missing, 1):
-            source = self._collection_of(member, out, base)
-            if source not in loaded:
-                loaded[source] = Collection.load(source)
-            member.save(loaded[source], folder.parent, source)
+            source = self._collection_of(member, world)
+            member.save(load(source), folder.parent, source)
             progress(number, len(missing))
 
-    def _collection_of(self, member: Member, out: Path, scratch: Path | None) -> Path:
+    def _collection_of(self, member: Member, world: Path | None) -> Path:
         """Where the collection of a benchmark is: the study's, or for a recipe its own."""
-        shared = self._world(out, scratch) or (Path(self.collection) if self.collection else None)
+        shared = world or (Path(self.collection) if self.collection else None)
         return shared or next(Recipe.load(file).collection for file in self.recipes if Path(file).stem == member.name)
-
-    def _world(self, out: Path, scratch: Path | None) -> Path | None:
-        """A world's folder, named by all that decides it."""
-        if not self.world:
-            return None
-        facts = [str(self.world["name"]), *(f"{key}{value}" for key, value in sorted(self._options().items()))]
-        return _at(out, scratch, Path("collections", "-".join(facts)), collections.MARKER)
 
     def _options(self) -> dict[str, int]:
         """The settings of the world, checked."""
@@ -176,20 +158,13 @@ class Builds:
         return {key: self.world.get(key, default) for key, default in options.items()}
 
 
-def _at(out: Path, scratch: Path | None, name: Path, marker: str) -> Path:
-    """A folder of ours below `out` where it is there, else below `scratch`, if given."""
-    return (out if scratch is None or (out / name / marker).is_file() else scratch) / name
+def _at(out: Path, base: Path, name: Path, marker: str) -> Path:
+    """A folder of ours below `out` where it is there, else below `base`."""
+    return (out if (out / name / marker).is_file() else base) / name
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait while another process makes data here: what it makes need not be made again."""
-    while True:
-        with lock(folder / ".making") as free:
-            if free:
-                yield
-                return
-        time.sleep(0.2)
+def _lacks(world: Path | None) -> bool:
+    return world is not None and not (world / collections.MARKER).is_file()
 
 
 class Entry(NamedTuple):

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,68 +13,33 @@ import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Ints, Strs, cached_rows, check_writable, digest, may_write, write_rows
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.files import lock, making_folder, write_json
+from shiftbench.core.files import locked, making_folder, write_json
 from shiftbench.data.collection import Collection
 from shiftbench.text.encoders import Encoder
-
-# Vectors of items on disk, each with a mark of what it was made from.
 
 Vectors = npt.NDArray[np.float32]
 Marks = npt.NDArray[np.uint64]
 
-WAIT = 0.2
-"""Seconds between two checks whether another process has finished."""
-
-
-@dataclass(frozen=True, eq=False)
-class VectorCache:
-    """Two memory-mapped files, a row per item of the collection: its vector, and the mark of what that was made from.
-
-    A mark of 0 means that there is no vector.
-    """
-
-    vectors: Any
-    marks: Any
-
-    def write(self, rows: Ints, vectors: Vectors, marks: Marks) -> None:
-        """Clear the old mark first and write the new one last, so that a mark never belongs to another vector."""
-        write_rows(self.marks, rows, np.zeros_like(marks))
-        write_rows(self.vectors, rows, vectors)
-        write_rows(self.marks, rows, marks)
-
 
 @contextmanager
-def vector_cache(folder: Path, encoder: Encoder, items: Strs) -> Iterator[VectorCache]:
-    """The files in folder/texts/KEY/, created where missing, for this process alone.
+def vector_cache(folder: Path, encoder: Encoder, items: Strs) -> Iterator[tuple[Any, Any]]:
+    """Two memory-mapped files in folder/texts/KEY/, a row per item: its vector, and the mark of what that was made from
+    (0: no vector). They are created where missing, for this process alone.
 
     A second process waits, since what it needs is being computed. A folder that may not be written is read as it is.
     """
     facts = {"encoder": encoder.key, "items": digest({"items": items}), "width": encoder.width}
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
-    cache = folder / "texts" / key
+    cache, shape = folder / "texts" / key, (len(items), encoder.width)
     if not cache.is_dir():
-        _make(cache, facts, (len(items), encoder.width))
-    if not may_write(cache / "marks.npy"):  # no need to wait: a mark never belongs to another vector
-        yield _open(cache, (len(items), encoder.width))
-        return
-    while True:
-        with lock(cache / "lock") as alone:
-            if alone:
-                yield _open(cache, (len(items), encoder.width))
-                return
-        time.sleep(WAIT)
-
-
-def _make(cache: Path, facts: dict[str, Any], shape: tuple[int, int]) -> None:
-    with making_folder(cache) as hidden:
-        np.lib.format.open_memmap(hidden / "vectors.npy", "w+", np.float32, shape).flush()
-        np.lib.format.open_memmap(hidden / "marks.npy", "w+", np.uint64, shape[:1]).flush()
-        write_json(hidden / "vectors.json", facts)
-
-
-def _open(cache: Path, shape: tuple[int, int]) -> VectorCache:
-    return VectorCache(cached_rows(cache / "vectors.npy", shape, np.float32),
-                cached_rows(cache / "marks.npy", shape[:1], np.uint64))
+        with making_folder(cache) as hidden:
+            np.lib.format.open_memmap(hidden / "vectors.npy", "w+", np.float32, shape).flush()
+            np.lib.format.open_memmap(hidden / "marks.npy", "w+", np.uint64, shape[:1]).flush()
+            write_json(hidden / "vectors.json", facts)
+    # Who may not write need not wait: a mark never belongs to another vector.
+    with locked(cache / "lock") if may_write(cache / "marks.npy") else nullcontext():
+        yield (cached_rows(cache / "vectors.npy", shape, np.float32),
+               cached_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
 Report = Callable[[int, int], None]
@@ -105,12 +68,18 @@ def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | N
         _fill(encoder, text, starts, np.ones(len(rows), np.bool_), progress, out.__setitem__)
         return rows, out
     marks = _marks(text, starts)
-    with vector_cache(Path(folder), encoder, collection.items) as cache:
-        missing = cache.marks[rows] != marks
-        check_writable(cache.vectors, int(missing.sum()))
-        _fill(encoder, text, starts, missing, progress,
-              lambda numbers, values: cache.write(rows[numbers], values, marks[numbers]))
-        return rows, cache.vectors[rows]
+    with vector_cache(Path(folder), encoder, collection.items) as (vectors, marked):
+        missing = marked[rows] != marks
+        check_writable(vectors, int(missing.sum()))
+
+        def keep(numbers: Ints, values: Vectors) -> None:
+            """Clear the old mark first and write the new one last, so that a mark never belongs to another vector."""
+            write_rows(marked, rows[numbers], np.zeros(len(numbers), np.uint64))
+            write_rows(vectors, rows[numbers], values)
+            write_rows(marked, rows[numbers], marks[numbers])
+
+        _fill(encoder, text, starts, missing, progress, keep)
+        return rows, vectors[rows]
 
 
 def _captions(collection: Collection) -> tuple[Ints, list[str]]:
