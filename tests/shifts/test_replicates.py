@@ -203,7 +203,7 @@ def test_what_a_killed_process_left_is_completed_and_a_second_one_waits(study, t
         waiting.set()
         sleep(seconds)
 
-    monkeypatch.setattr(time, "sleep", sleeps)
+    monkeypatch.setattr("shiftbench.core.files.sleep", sleeps)
     with ThreadPoolExecutor(1) as pool:
         with lock(out / ".making") as mine:  # a lock is of the open file, so it keeps out a thread as it does a process
             assert mine

@@ -50,9 +50,13 @@ class BNAdapt(Method):
         check_finite(self, "ratio")
 
     def net(self, net: Net) -> Net:
+        from shiftbench.models.net import MODELS
+
         if not net.norms():
+            with torch.device("meta"):  # torch's device without memory: a net is cheap there
+                able = sorted(name for name, model in image_models().items() if MODELS[name](2, model.side).norms())
             raise ShiftBenchError(f"bn_adapt: model '{net.name}' has no batch norms to adapt. Models that have: "
-                                  f"{', '.join(with_norms())}.")
+                                  f"{', '.join(able)}.")
         return net
 
     def adapted(self, net: Net, inputs: Tensor) -> Net:
@@ -77,11 +81,3 @@ def blend(ratio: float) -> Callable[[Any, tuple[Tensor, ...]], None]:
         norm.running_var.mul_(ratio).add_(var).div_(ratio + 1)
 
     return take
-
-
-def with_norms() -> list[str]:
-    """Names of the models on images that have batch norms. On torch's device without memory: a net is cheap there."""
-    from shiftbench.models.net import MODELS
-
-    with torch.device("meta"):
-        return sorted(name for name, model in image_models().items() if MODELS[name](2, model.side).norms())

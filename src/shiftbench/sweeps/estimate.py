@@ -4,7 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,11 +135,22 @@ def estimate(
         shapes, busy, needed = _shapes(packs), min(pool.size, len(packs)), needed_features(pending)
         embedding = sum(embedding_seconds(entry, found.device) for entry in needed)
         small = {entry.collection for entry in needed if len(entry.missing) > FEW}
-        warm_up = WarmUp(folder, pool, busy, small)
-        costs, problems = _measure_all(shapes, warm_up, budget, progress)
+        warm_up, began = WarmUp(folder, pool, busy, small), time.monotonic()
+        costs: dict[Shape, Cost] = {}
+        problems: dict[Shape, str] = {}
+        for number, shape in enumerate(_in_turn(shapes), 1):
+            if costs and time.monotonic() - began > budget:
+                break
+            try:
+                costs[shape] = warm_up.measure(shapes[shape][0])
+            except ShiftBenchError as problem:
+                problems[shape] = str(problem)
+            if progress:
+                progress(number, len(shapes))
     rows, longest = [], 0.0
     for shape, alike in shapes.items():
-        cost = costs.get(shape) or _nearest(shape, costs)
+        nearest = shape if shape in costs else min(costs, key=partial(_distance, shape), default=shape)
+        cost = costs.get(nearest)
         times = [cost.of(pack) for pack in alike] if cost else []
         longest = max([longest, *times])
         rows.append(Row(shape, len(alike), sum(map(len, alike)), cost, shape in costs, sum(times),
@@ -182,39 +193,22 @@ def _ceiling(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _measure_all(
-    shapes: Mapping[Shape, Sequence[Sequence[Job]]], warm_up: "WarmUp", budget: float,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[dict[Shape, Cost], dict[Shape, str]]:
-    """Measure the commonest shape of every method, then the second of each, and so on, until the budget is spent."""
+def _in_turn(shapes: Mapping[Shape, Sequence[Sequence[Job]]]) -> list[Shape]:
+    """The commonest shape of every method, then the second of each, and so on."""
     rank: Counter[tuple[str, ...]] = Counter()
-    order: list[tuple[int, Shape]] = []
-    for shape in sorted(shapes, key=lambda shape: -sum(map(len, shapes[shape]))):
-        order.append((rank[shape[:3]], shape))
+
+    def turn(shape: Shape) -> int:
         rank[shape[:3]] += 1
-    costs: dict[Shape, Cost] = {}
-    problems: dict[Shape, str] = {}
-    began = time.monotonic()
-    for number, (_, shape) in enumerate(sorted(order, key=lambda ranked: ranked[0])):
-        if costs and time.monotonic() - began > budget:
-            break
-        try:
-            costs[shape] = warm_up.measure(shapes[shape][0])
-        except ShiftBenchError as problem:
-            problems[shape] = str(problem)
-        if progress:
-            progress(number + 1, len(order))
-    return costs, problems
+        return rank[shape[:3]]
+
+    return sorted(sorted(shapes, key=lambda shape: -sum(map(len, shapes[shape]))), key=turn)
 
 
-def _nearest(shape: Shape, costs: Mapping[Shape, Cost]) -> Cost | None:
-    """The cost of the shape that differs least: in model and inputs, then method, then batch and pack."""
-    def distance(other: Shape) -> tuple[bool, bool, float]:
-        sizes = zip(shape[5:], other[5:], strict=True)
-        return (other[1:4] != shape[1:4], other.method != shape.method,
-                sum(abs(math.log2(ours / theirs)) for ours, theirs in sizes))
-
-    return costs[min(costs, key=distance)] if costs else None
+def _distance(shape: Shape, other: Shape) -> tuple[bool, bool, float]:
+    """How far two shapes are apart: in model and inputs, then method, then batch and pack."""
+    sizes = zip(shape[5:], other[5:], strict=True)
+    return (other[1:4] != shape[1:4], other.method != shape.method,
+            sum(abs(math.log2(ours / theirs)) for ours, theirs in sizes))
 
 
 # The warm-up
