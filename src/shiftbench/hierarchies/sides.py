@@ -108,11 +108,6 @@ def published_groups(hierarchy: Hierarchy, node: int) -> Groups:
     return sorted(groups, key=len, reverse=True)
 
 
-def published_choice(leaves: list[str], n: int, stream: np.random.RandomState) -> list[str]:
-    """Choose n subclasses of a superclass, for a task without a split."""
-    return [str(leaf) for leaf in stream.choice(np.asarray(leaves), n, replace=False)]
-
-
 def published_sides(groups: Groups, half: int, split: str, stream: np.random.RandomState) -> tuple[Sides, bool]:
     """Source and target of one superclass, and whether they had to be repaired.
 
@@ -121,7 +116,7 @@ def published_sides(groups: Groups, half: int, split: str, stream: np.random.Ran
     """
     if split == "rand":
         pool = sorted(leaf for group in groups for leaf in group)
-        chosen = published_choice(pool, 2 * half, stream)
+        chosen = stream.choice(pool, 2 * half, replace=False).tolist()
         sides = (chosen[:half], chosen[half:])
     else:
         sides = _bad(groups, half) if split == "bad" else _good(groups, half)

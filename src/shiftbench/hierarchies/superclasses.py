@@ -18,7 +18,6 @@ from shiftbench.hierarchies.sides import (
     by_chance,
     by_kinship,
     child_groups,
-    published_choice,
     published_groups,
     published_sides,
     separation,
@@ -82,9 +81,9 @@ def superclasses(
     With `cluster` the superclasses are those of Huh et al. (`clusters`) in place of a level's nodes; no two of
     them share a subclass.
     """
-    _check(split, adversariality, compat)
+    _check(split, adversariality, compat, cluster)
     notes: list[str] = []
-    leaves_of = _clustered(hierarchy, cluster, level, root, compat) if cluster else {
+    leaves_of = clusters(hierarchy, cluster, level, root) if cluster else {
         int(node): hierarchy.nodes[hierarchy.leaves_below(int(node))].tolist() for node in hierarchy.at(level, root)}
     if not compat and not keep_shared:
         leaves_of, notes = _apart(leaves_of)
@@ -108,7 +107,7 @@ def superclasses(
             notes.append(f"'{hierarchy.title(identifier)}' has {n} subclasses; one is left out so that both sides have "
                          f"{n // 2}.")
         if split == "none":
-            pair: Sides = (published_choice(leaves, n, stream) if compat else
+            pair: Sides = (stream.choice(leaves, n, replace=False).tolist() if compat else
                            sorted(rng.permutation(leaves)[:n].tolist()), [])
         elif compat:
             pair, repaired = published_sides(groups, n // 2, split, stream)
@@ -127,11 +126,14 @@ def superclasses(
     return replace(cut, titles={node: hierarchy.title(node) for node in (*nodes, *cut.subclasses)})
 
 
-def _check(split: str, adversariality: float | None, compat: str) -> None:
+def _check(split: str, adversariality: float | None, compat: str, cluster: str) -> None:
     if split not in SPLITS:
         raise unknown("split", split, SPLITS)
     if compat not in COMPAT:
         raise unknown("compat", compat, ("breeds",))
+    if cluster and compat:
+        raise ShiftBenchError(f"cluster = '{cluster}' does not go with compat = '{compat}': the public code of BREEDS "
+                              "cuts only at levels. Leave one of the two out.")
     if adversariality is None:
         return
     if not 0 <= adversariality <= 1:
@@ -142,30 +144,15 @@ def _check(split: str, adversariality: float | None, compat: str) -> None:
                               f"{setting} is given. Leave one of the two out.")
 
 
-def _clustered(hierarchy: Hierarchy, cluster: str, level: int, root: str, compat: str) -> dict[int, list[str]]:
-    """The clusters whose nodes are under `root`, or all of them."""
-    if compat:
-        raise ShiftBenchError(f"cluster = '{cluster}' does not go with compat = '{compat}': the public code of BREEDS "
-                              "cuts only at levels. Leave one of the two out.")
-    leaves_of = clusters(hierarchy, cluster, level)
-    if not root:
-        return leaves_of
-    under = set(hierarchy.below(hierarchy.code(root)).tolist())
-    kept = {node: leaves for node, leaves in leaves_of.items() if node in under}
-    if not kept:
-        raise ShiftBenchError(f"{hierarchy.name}: no cluster of {cluster}, level {level}, is under '{root}'. Choose "
-                              "another level.")
-    return kept
-
-
-def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[str]]:
+def clusters(hierarchy: Hierarchy, cluster: str, level: int, root: str = "") -> dict[int, list[str]]:
     """Cluster the leaves of a hierarchy as Huh et al. do, by node; every leaf is in exactly one cluster.
 
         down-up   the ancestor that is `level` steps below the root; a leaf that is nearer to the root stays alone
         up-down   the ancestor `level` steps above the leaf; then clusters within other clusters join them, each time
 
     Of a node's parents only the first counts, in the alphabetical order of their names, as in the authors' code. The
-    words are theirs: down-up moves a cut from the deepest leaves up to the root, and up-down fixes a height.
+    words are theirs: down-up moves a cut from the deepest leaves up to the root, and up-down fixes a height. With
+    `root`, only the clusters whose nodes are under it.
     """
     if cluster not in CLUSTERS:
         raise unknown("cluster", cluster, CLUSTERS)
@@ -182,7 +169,12 @@ def clusters(hierarchy: Hierarchy, cluster: str, level: int) -> dict[int, list[s
         for _ in range(level):
             node_of = _outermost(above, above[node_of])
     names = hierarchy.nodes[leaves]
-    return {int(node): names[node_of == node].tolist() for node in np.unique(node_of)}
+    under = hierarchy.below(hierarchy.code(root)) if root else np.arange(len(hierarchy))
+    kept = np.intersect1d(node_of, under)
+    if not len(kept):
+        raise ShiftBenchError(f"{hierarchy.name}: no cluster of {cluster}, level {level}, is under '{root}'. Choose "
+                              "another level.")
+    return {int(node): names[node_of == node].tolist() for node in kept}
 
 
 def _first_parents(hierarchy: Hierarchy) -> Ints:

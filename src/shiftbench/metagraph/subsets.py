@@ -117,16 +117,12 @@ def resolve(tags: Tags, cls: str, context: str) -> list[int]:
             or ((name in spelled or (name in of_kind and kind == wanted_kind)) and _is_own(name, kind, subjects))]
 
 
-def known_contexts(tags: Tags, cls: str) -> tuple[str, ...]:
-    """Every context that may be asked of a class, for messages."""
-    words = vocabulary(tags)
-    return spell(tags, words, cls, np.flatnonzero(contexts_of(tags, words, cls)))
-
-
 def no_context(tags: Tags, cls: str, context: str) -> ShiftBenchError:
     """The error for a context that is not there, with the nearest one that is."""
     hint = f" A union is written with spaces: {cls}({context.replace('+', ' + ')})." if "+" in context else ""
-    return ShiftBenchError(f"{unknown('context', context, known_contexts(tags, cls), where=f'Class {cls!r}')}{hint}")
+    words = vocabulary(tags)
+    known = spell(tags, words, cls, np.flatnonzero(contexts_of(tags, words, cls)))
+    return ShiftBenchError(f"{unknown('context', context, known, where=f'Class {cls!r}')}{hint}")
 
 
 class Candidates(NamedTuple):

@@ -104,7 +104,9 @@ class Context(Lists):
         hard = judged.kind != "easy"
         dropped = hard & (split == "train") if self.train_on == "easy" else np.zeros(len(split), np.bool_)
         if test_on == "hard":
-            split = _restricted(split, hard)
+            # Hard held-out items to val and test, easy ones to id_val and id_test: nothing is thrown away.
+            for before, after in (("id_val", "val"), ("id_test", "test")):
+                split = np.where(np.isin(split, (before, after)), np.where(hard, after, before), split)
         rows = np.flatnonzero(~dropped & (split != ""))
         self._enough(split[rows], judged.label[rows])
         notes = [*judged.notes]
@@ -155,13 +157,6 @@ class Context(Lists):
                 what = "no items" if not n else "a single label"
                 raise ShiftBenchError(f"'{name}' has {what} by label '{self.label}' and criterion '{self.criterion}'. "
                                       "Check the criterion, the split, and train_on and test_on.")
-
-
-def _restricted(split: Strs, hard: Bools) -> Strs:
-    """Hard held-out items to `val` and `test`, easy ones to `id_val` and `id_test`: nothing is thrown away."""
-    for before, after in (("id_val", "val"), ("id_test", "test")):
-        split = np.where(np.isin(split, (before, after)), np.where(hard, after, before), split)
-    return split
 
 
 def _counts(split: Strs, kind: Strs) -> dict[str, dict[str, int]]:

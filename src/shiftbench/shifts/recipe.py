@@ -93,7 +93,7 @@ def _conditions(tables: Any, path: Path | str) -> dict[str, dict[str, Any]]:
 
 def changed(shift: Shift, changes: Mapping[str, Any], where: str) -> Shift:
     """The shift with other settings, named as in a recipe: `p`, `shift.subpopulation.p`, `condition.noise.p`."""
-    return make_shift(*Tables.of(shift, defaults=True), changes, where)
+    return make_shift(*Tables.of(shift), changes, where)
 
 
 class Tables(NamedTuple):
@@ -104,11 +104,11 @@ class Tables(NamedTuple):
     conditions: dict[str, dict[str, Any]]
 
     @staticmethod
-    def of(shift: Shift, defaults: bool = False) -> "Tables":
-        """The tables of a shift: of its settings those that differ from their defaults, or all."""
+    def of(shift: Shift) -> "Tables":
+        """The tables of a shift, with the settings that differ from their defaults."""
         inner, conditions = bare(shift)
-        return Tables(str(getattr(inner, "name", "")), _settings(inner, defaults),
-                      {str(getattr(condition, "name", "")): _settings(condition, defaults) for condition in conditions})
+        return Tables(str(getattr(inner, "name", "")), _settings(inner),
+                      {str(getattr(condition, "name", "")): _settings(condition) for condition in conditions})
 
 
 def to_text(shift: Shift, collection: Path | str, seed: int = 0) -> str:
@@ -133,10 +133,10 @@ def each(shift: Shift, collection: Collection) -> dict[str, Shift]:
     return {name: under(member, conditions) for name, member in inner.each(collection).items()}
 
 
-def _settings(thing: Any, defaults: bool) -> dict[str, Any]:
-    """Settings by name, with those that have their default or without."""
-    return {field.name: getattr(thing, field.name) for field in fields(thing) if defaults or getattr(
-        thing, field.name) != (field.default if field.default_factory is MISSING else field.default_factory())}
+def _settings(thing: Any) -> dict[str, Any]:
+    """Settings by name, without those that have their default."""
+    return {field.name: getattr(thing, field.name) for field in fields(thing) if getattr(thing, field.name) != (
+        field.default if field.default_factory is MISSING else field.default_factory())}
 
 
 def make_shift(

@@ -248,25 +248,17 @@ def deal_sides(
 def truth_of(
     collection: Collection, rows: Ints, kind: str, label: str, known: Bools | None = None
 ) -> tuple[Strs, Target | None, Mapping[str, Values]]:
-    """The label of some rows, and where the target is no class the target and its columns; `known` says which of the
-    rows must have one, by default all."""
-    if kind == "class":
-        return collection.factor(label)[rows].astype(np.str_), None, {}
-    word, target, truth = _target_columns(collection, rows, kind, label,
-                                          np.ones(len(rows), np.bool_) if known is None else known)
-    return np.full(len(rows), word), target, truth
-
-
-def _target_columns(
-    collection: Collection, rows: Ints, kind: str, label: str, known: Bools
-) -> tuple[str, Target, Mapping[str, Values]]:
-    """The word that stands for the label, the target, and one column of the rows' truth per name.
+    """The label of some rows, and where the target is no class the target and one column of the rows' truth per name.
 
     `number`  the factor `label`, or all that match the pattern (`y*`), as numbers
     `tasks`   the same, of 0, 1 and NaN
     `boxes`   the boxes of the tag `label`
     `tokens`  the two texts of each item: its tokens, and what kind each of them is, as numbers with spaces between
+
+    `known` says which of the rows must have a truth, by default all. The label is then one word for all rows.
     """
+    if kind == "class":
+        return collection.factor(label)[rows].astype(np.str_), None, {}
     target = KINDS.get(kind)
     if target is None or target.has_classes:
         raise unknown("kind of target", kind, KINDS)
@@ -277,12 +269,13 @@ def _target_columns(
         # A factor that is called label may not replace the rows' own column of that name.
         columns = tuple(name if name not in RESERVED else "target" if len(names) == 1 else f"target:{name}"
                         for name in names)
-        return label, target(columns), {column: _numbers(collection, name, rows, kind, known)
-                                        for column, name in zip(columns, names, strict=True)}
+        known = np.ones(len(rows), np.bool_) if known is None else known
+        return np.full(len(rows), label), target(columns), {
+            column: _numbers(collection, name, rows, kind, known) for column, name in zip(columns, names, strict=True)}
     if target.detects:
-        return label, target((BOXES,)), {BOXES: _boxes(collection, rows, label)}
+        return np.full(len(rows), label), target((BOXES,)), {BOXES: _boxes(collection, rows, label)}
     code, sort = _tokens(collection, rows)
-    return "next token", target((TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
+    return np.full(len(rows), "next token"), target((TOKENS, TOKEN_KINDS), int(code.max(initial=0)) + 1), {
         TOKENS: tokens_text(code), TOKEN_KINDS: kinds_text(sort, (code >= 0).sum(axis=1))}
 
 
