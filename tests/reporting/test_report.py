@@ -32,9 +32,9 @@ from shiftbench.reporting import (
     share_tables,
 )
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.score_tables import percent
 from shiftbench.reporting.sections.selection import content
 from shiftbench.scoring import means, score
+from shiftbench.scoring.metrics import percent
 from shiftbench.scoring.select import RULES, chosen, over_benchmarks, over_seeds, select
 from shiftbench.shifts.leave_one_domain_out import leave_out
 

@@ -18,11 +18,11 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.human.answers import Answers, pair_name, read_answers
 from shiftbench.human.pages import Key, find_key
-from shiftbench.reporting.score_tables import percent
 from shiftbench.reporting.terminal import score_tables
 from shiftbench.scoring import GAP, score_models
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, interval, student, wilson
 from shiftbench.scoring.intervals.estimates import normal_quantile
+from shiftbench.scoring.metrics import percent
 from shiftbench.scoring.metrics.classification import PairMean, over_pairs
 
 if TYPE_CHECKING:

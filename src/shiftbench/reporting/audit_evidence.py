@@ -16,21 +16,28 @@ from shiftbench.data.questions import base_of
 from shiftbench.reporting.charts import (
     Bar,
     Entry,
+    Group,
     Guide,
     Look,
+    Mark,
     Panel,
+    Scale,
     Spot,
+    box,
     cell,
+    ends_of,
     hundredths,
-    labelled_rows,
     legends,
+    line,
     plain,
+    rows,
     scale,
     scatter,
+    text,
 )
 from shiftbench.reporting.pictures import thumbnails
-from shiftbench.reporting.score_tables import in_unit, percent
 from shiftbench.scoring.intervals import wilson
+from shiftbench.scoring.metrics import in_unit, percent
 
 PER_SIDE, TEXT, VALUES, CHILDREN, BINS = 8, 320, 6, 6, 8
 """Examples on either side, letters of a text, values of an item, narrower contexts, and bins of a calibration."""
@@ -40,6 +47,8 @@ LEAST = 10
 """The fewest confirming items of a narrower context."""
 INSIDE, OUTSIDE = Look(2, 0), Look(0, 1)
 HALF, NARROW = 560.0, 360.0
+LETTER = 6.7
+"""The width of a letter of a label, in pixels, on average."""
 
 
 class Evidence(NamedTuple):
@@ -130,6 +139,32 @@ def _lattice(
 
 def _loss(entry: Entry) -> float:
     return float(entry.bars[0].cell["value"])
+
+
+def labelled_rows(
+    entries: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
+) -> Panel:
+    """Rows with their names at the left; if one is too long for that, each row has its whole name above it."""
+    if all(LETTER * len(row.name) <= left - 7 for row in entries):
+        return rows("", entries, x, width=width, left=left, right=right, height=height, x_name=x_name)
+    groups, y, end = [], 10.0, width - right - 84
+    at = x.between(0, end)
+    for row in entries:
+        marks: list[Mark] = []
+        for piece in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
+            y += 16
+            marks.append(text(5, y - 4, piece))
+        for bar in row.bars:
+            marks.append(box(at(bar.start), y, at(bar.cell["value"]), y + 11, bar.style))
+            marks += [line([(at(end), y + 5.5) for end in ends], "reach") for ends in [ends_of(bar.cell)] if ends]
+        marks += [text(end + 50, y + 10, row.number, anchor="end"), text(width, y + 10, row.under, "small", "end")]
+        groups.append(Group(tuple(marks), row.title, row.look.colour))
+        y += 20
+    grid = [line([(at(tick), 10), (at(tick), y)], "axis" if tick == 0 else "grid") for tick, _ in x.ticks]
+    labels = [text(at(tick), y + 15, label, anchor="start" if at(tick) < 12 else "middle")
+              for tick, label in x.ticks]
+    names = [text(end / 2, y + 33, x_name, anchor="middle")] if x_name else []
+    return Panel(width, y + (40 if x_name else 22), (Group((*grid, *labels, *names)), *groups))
 
 
 # Calibration inside it

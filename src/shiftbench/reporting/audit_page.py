@@ -11,10 +11,10 @@ from shiftbench.core.arrays import in_short
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import write_text
 from shiftbench.data.predictions import PREDICTIONS
-from shiftbench.reporting.audit_evidence import INSIDE, NARROW, Evidence, behind, name_of
-from shiftbench.reporting.charts import Bar, Entry, Figure, Look, Panel, cell, labelled_rows, scale, signed
+from shiftbench.reporting.audit_evidence import INSIDE, NARROW, Evidence, behind, labelled_rows, name_of
+from shiftbench.reporting.charts import Bar, Entry, Figure, Look, Panel, cell, scale, signed
 from shiftbench.reporting.page import environment
-from shiftbench.reporting.score_tables import in_unit, percent
+from shiftbench.scoring.metrics import in_unit, percent
 
 SHOWN = 12
 """Findings that are shown with their examples; the others are in the table."""

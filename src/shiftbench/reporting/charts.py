@@ -8,7 +8,6 @@ colours from the page's variables, so that one drawing serves light and dark; PN
 """
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -22,9 +21,6 @@ LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 34.0, 46.0
 """Margins of a panel's frame: tick labels, none, the title, and tick labels with the name of the axis."""
 SPACING = 15.0
 """Least distance between the names of two lines."""
-
-LETTER = 6.7
-"""The width of a letter of a label, in pixels, on average."""
 
 Cell = Mapping[str, Any]
 
@@ -290,8 +286,8 @@ def scatter(title: str, spots: Sequence[Spot], x: Scale, y: Scale, names: tuple[
             drawn.append(Group((line([(at_x(a), at_y(b)) for a, b in ends], guide.style),), guide.title))
     for spot in spots:
         here = at_x(spot.x["value"]), at_y(spot.y["value"])
-        bars = [line([(at_x(end), here[1]) for end in _ends(spot.x)], "whisker"),
-                line([(here[0], at_y(end)) for end in _ends(spot.y)], "whisker")]
+        bars = [line([(at_x(end), here[1]) for end in ends_of(spot.x)], "whisker"),
+                line([(here[0], at_y(end)) for end in ends_of(spot.y)], "whisker")]
         drawn.append(Group((*(bar for bar in bars if bar.points), marker(
             spot.look.marker, *here, spot.style)), spot.title, spot.look.colour))
     return Panel(WIDTH, HEIGHT, (*_frame(title, x, y, names, WIDTH, HEIGHT), *drawn), title)
@@ -348,7 +344,7 @@ def _series(curve: Series, points: Sequence[tuple[float, Cell, str]], y: Scale, 
     for across, cell, tooltip in points:
         value, colour = cell["value"], curve.look.colour
         if curve.style == "line":
-            ends = _ends(cell)
+            ends = ends_of(cell)
             bar = [line([(across, at_y(end)) for end in ends], "whisker")] if ends else []
             drawn.append(Group((*bar, marker(curve.look.marker, across, at_y(value))), tooltip, colour))
         elif y.low <= value <= y.high:
@@ -449,7 +445,7 @@ def _entry(
         marks.append(box(at(bar.start), over, at(bar.cell["value"]), over + thick, bar.style))
         if bar.band:
             marks.append(box(at(bar.band[0]), over + 0.25 * thick, at(bar.band[1]), over + 0.75 * thick, "band"))
-        marks += [line([(at(end), over + thick / 2) for end in ends], "reach") for ends in [_ends(bar.cell)] if ends]
+        marks += [line([(at(end), over + thick / 2) for end in ends], "reach") for ends in [ends_of(bar.cell)] if ends]
     if row.number:
         marks.append(text(width, middle + 4.2, row.number, anchor="end"))
     drawn = [Group(tuple(marks), row.title, colour)]
@@ -461,32 +457,6 @@ def _entry(
     if row.median is not None:
         drawn.append(Group((line([(at(row.median), middle - 9), (at(row.median), middle + 9)], "median"),), row.title))
     return drawn
-
-
-def labelled_rows(
-    entries: Sequence[Entry], x: Scale, width: float, left: float, right: float, height: float, x_name: str = ""
-) -> Panel:
-    """Rows with their names at the left; if one is too long for that, each row has its whole name above it."""
-    if all(LETTER * len(row.name) <= left - 7 for row in entries):
-        return rows("", entries, x, width=width, left=left, right=right, height=height, x_name=x_name)
-    groups, y, end = [], 10.0, width - right - 84
-    at = x.between(0, end)
-    for row in entries:
-        marks: list[Mark] = []
-        for piece in textwrap.wrap(row.name, int((width - 5) / LETTER)) or [""]:
-            y += 16
-            marks.append(text(5, y - 4, piece))
-        for bar in row.bars:
-            marks.append(box(at(bar.start), y, at(bar.cell["value"]), y + 11, bar.style))
-            marks += [line([(at(end), y + 5.5) for end in ends], "reach") for ends in [_ends(bar.cell)] if ends]
-        marks += [text(end + 50, y + 10, row.number, anchor="end"), text(width, y + 10, row.under, "small", "end")]
-        groups.append(Group(tuple(marks), row.title, row.look.colour))
-        y += 20
-    grid = [line([(at(tick), 10), (at(tick), y)], "axis" if tick == 0 else "grid") for tick, _ in x.ticks]
-    labels = [text(at(tick), y + 15, label, anchor="start" if at(tick) < 12 else "middle")
-              for tick, label in x.ticks]
-    names = [text(end / 2, y + 33, x_name, anchor="middle")] if x_name else []
-    return Panel(width, y + (40 if x_name else 22), (Group((*grid, *labels, *names)), *groups))
 
 
 # Frame, legend, words
@@ -539,7 +509,7 @@ def _frame(title: str, x: Scale, y: Scale, names: tuple[str, str], width: float,
     return [Group(tuple(marks))]
 
 
-def _ends(cell: Cell) -> list[float]:
+def ends_of(cell: Cell) -> list[float]:
     """The ends of an interval; an empty list where there is none."""
     return [cell["low"], cell["high"]] if math.isfinite(cell["low"]) and math.isfinite(cell["high"]) else []
 

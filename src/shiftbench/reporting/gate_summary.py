@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 from shiftbench.auditing.gate import CHANGE, FAIL, FLOOR, PASS, UNSURE, WARN, Check, Gate
 from shiftbench.core.errors import printable
-from shiftbench.reporting.score_tables import in_unit, markdown
+from shiftbench.reporting.score_tables import markdown
+from shiftbench.scoring.metrics import in_unit
 
 SIGNS = {"pass": "✅ pass", "fail": "❌ fail", "unsure": "❔ too few items"}
 CLASSES = {"change": "contexts", "level": "contexts", "floor": "floors"}

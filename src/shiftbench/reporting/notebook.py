@@ -13,7 +13,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.reporting.charts import Bar, Entry, Figure, Look, hundredths, looks_of, plain, rows, scale
 from shiftbench.reporting.figures import to_svg
-from shiftbench.reporting.score_tables import in_unit, methods_in
+from shiftbench.reporting.score_tables import methods_in
 from shiftbench.reporting.terminal import (
     contents_table,
     counts_table,
@@ -21,7 +21,7 @@ from shiftbench.reporting.terminal import (
     score_tables,
     selection_tables,
 )
-from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.metrics import in_unit, in_words, metric_of
 from shiftbench.scoring.select import Selection
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from shiftbench.data.benchmark import SPLITS, Benchmark, collection_if_there
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import MEAN, RUN, VERSION_KEY, Scores
 from shiftbench.reporting.charts import css, drawn
-from shiftbench.reporting.score_tables import breakable, enumeration, in_unit, methods_in, percent, pivot, probability
+from shiftbench.reporting.score_tables import breakable, enumeration, methods_in, pivot, probability
 from shiftbench.reporting.sections.families import ACCURACY, families, findings
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.listing import RunSource, run_folders
+from shiftbench.scoring.metrics import in_unit, percent
 from shiftbench.scoring.reading import RunIndex
 from shiftbench.scoring.runs import scores_of
 from shiftbench.scoring.select import DEFAULT, Runs, chosen, chosen_means, setting_of

@@ -18,7 +18,7 @@ from shiftbench.core.errors import printable
 from shiftbench.core.table_formats import no_formula
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.scoring.intervals import LEVEL, seeds_half_width
-from shiftbench.scoring.metrics import is_worst, metric_of
+from shiftbench.scoring.metrics import is_worst, metric_of, percent
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -153,26 +153,6 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
 
 
 # Numbers and names
-
-def percent(value: float, digits: int = 1) -> str:
-    """A share in per cent, as text.
-
-    >>> percent(0.8234), percent(0.12, 0), percent(-0.072), percent(math.nan)
-    ('82.3', '12', '−7.2', '–')
-    """
-    return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
-
-
-def in_unit(value: float, cell: Mapping[str, Any]) -> str:
-    """A number of a cell: a share in per cent, anything else as it is.
-
-    >>> in_unit(0.5, {"unit": "share"}), in_unit(-0.5, {"unit": "number"}), in_unit(0.25, {})
-    ('50.0', '−0.500', '25.0')
-    """
-    if cell.get("unit", "share") == "share" or not math.isfinite(value):
-        return percent(value)
-    return f"{value:.3f}".replace("-", "−")
-
 
 def with_interval(cell: Mapping[str, Any], write: Callable[[float], str] = percent, unit: str = " %") -> str:
     """A number for a title: `82.3 % (80.1 to 84.2)`."""

@@ -15,9 +15,9 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import spaced
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
-from shiftbench.reporting.score_tables import in_unit, methods_in, percent, probability
+from shiftbench.reporting.score_tables import methods_in, probability
 from shiftbench.scoring import GAP, comparisons
-from shiftbench.scoring.metrics import in_words, metric_of
+from shiftbench.scoring.metrics import in_unit, in_words, metric_of, percent
 from shiftbench.scoring.select import (
     INSTEAD,
     LABELS,

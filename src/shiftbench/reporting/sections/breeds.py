@@ -31,15 +31,7 @@ from shiftbench.reporting.charts import (
     steps,
 )
 from shiftbench.reporting.page import HUMAN, PAIRWISE, Block, Chapter, Content, Results
-from shiftbench.reporting.score_tables import (
-    Row,
-    column_of,
-    methods_in,
-    methods_table,
-    percent,
-    seeds_in_words,
-    with_interval,
-)
+from shiftbench.reporting.score_tables import Row, column_of, methods_in, methods_table, seeds_in_words, with_interval
 from shiftbench.reporting.sections.breeds_points import (
     SOURCE,
     TARGET,
@@ -54,6 +46,7 @@ from shiftbench.reporting.sections.breeds_points import (
     separation,
     split_of,
 )
+from shiftbench.scoring.metrics import percent
 from shiftbench.shifts.in_distribution import reference_facts
 
 Tasks = list[tuple[Benchmark, list[Point]]]

@@ -34,12 +34,11 @@ from shiftbench.reporting.score_tables import (
     column_of,
     enumeration,
     methods_table,
-    percent,
     probability,
     with_interval,
 )
 from shiftbench.scoring import GAP, Comparison, comparisons
-from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics
+from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics, percent
 
 GROUPS = 8
 """How many groups have bars: those with the lowest accuracy."""

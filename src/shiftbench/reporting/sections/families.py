@@ -27,17 +27,8 @@ from shiftbench.reporting.charts import (
     rows,
     scale,
 )
-from shiftbench.reporting.score_tables import (
-    Row,
-    column_of,
-    enumeration,
-    in_unit,
-    methods_table,
-    percent,
-    pivot,
-    with_interval,
-)
-from shiftbench.scoring.metrics import in_words, is_worst, metric_of
+from shiftbench.reporting.score_tables import Row, column_of, enumeration, methods_table, pivot, with_interval
+from shiftbench.scoring.metrics import in_unit, in_words, is_worst, metric_of, percent
 
 if TYPE_CHECKING:
     from shiftbench.reporting.page import Block, Chapter, Content, Results

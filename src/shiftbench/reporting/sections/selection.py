@@ -8,7 +8,8 @@ from markupsafe import Markup, escape
 
 from shiftbench.reporting.charts import Dot, Entry, Figure, Look, Panel, hundredths, legends, looks_of, rows, scale
 from shiftbench.reporting.page import Block, Chapter, Content, Results
-from shiftbench.reporting.score_tables import COLUMN, Row, enumeration, methods_in, percent
+from shiftbench.reporting.score_tables import COLUMN, Row, enumeration, methods_in
+from shiftbench.scoring.metrics import percent
 from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
 
 HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}

@@ -5,7 +5,8 @@ weights, selects runs, prints a table or ranks a board asks METRICS. A user's ow
 `shiftbench.register.metric`.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +31,8 @@ from shiftbench.scoring.metrics.curves import auc
 
 __all__ = [
     "METRICS", "WORST", "Metric", "Table", "Tally", "accuracy", "auc", "error", "f1_items", "has_probabilities",
-    "in_words", "is_worst", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll", "own_metrics",
-    "tally",
+    "in_unit", "in_words", "is_worst", "losses", "macro_f1", "macro_recall", "metric_of", "metrics_of", "nll",
+    "own_metrics", "percent", "tally",
 ]
 
 WORST = "worst_group_"
@@ -178,3 +179,25 @@ def _fill() -> None:
 
 
 _fill()
+
+
+# Numbers as tables, pages and sentences show them
+
+def percent(value: float, digits: int = 1) -> str:
+    """A share in per cent, as text.
+
+    >>> percent(0.8234), percent(0.12, 0), percent(-0.072), percent(math.nan)
+    ('82.3', '12', '−7.2', '–')
+    """
+    return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def in_unit(value: float, cell: Mapping[str, Any]) -> str:
+    """A number of a cell: a share in per cent, anything else as it is.
+
+    >>> in_unit(0.5, {"unit": "share"}), in_unit(-0.5, {"unit": "number"}), in_unit(0.25, {})
+    ('50.0', '−0.500', '25.0')
+    """
+    if cell.get("unit", "share") == "share" or not math.isfinite(value):
+        return percent(value)
+    return f"{value:.3f}".replace("-", "−")
