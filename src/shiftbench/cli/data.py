@@ -33,7 +33,6 @@ from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
     from shiftbench.auditing.predicates import Predicate
-    from shiftbench.data.collection import Collection
     from shiftbench.downloads.data_sets import Source
 
 
@@ -153,10 +152,18 @@ def show(
     if (data or against) and not is_run:
         raise ShiftBenchError(f"{folder}: is no run. --data and --against are for the folder of one run.")
     if is_run:
-        facts = _run_facts(folder, data, against, where)
+        from shiftbench.webapp.failures_view import map_counts, numbers_inside
+        from shiftbench.webapp.outcomes import outcomes_in
+
+        outcomes = outcomes_in(folder, data, against)
+        facts = {**numbers_inside(outcomes, _where(where)), "maps": map_counts(outcomes)}
         print_json(facts) if json else _show_run(facts)
     elif (folder / COLLECTION).exists():
-        collection = _filtered(Collection.load(folder), where)
+        collection = Collection.load(folder)
+        if predicates := _where(where) if where else ():
+            from shiftbench.auditing.contexts import inside
+
+            collection = collection.take(inside(predicates, collection).nonzero()[0])
         print_json(collection_facts(collection)) if json else show_collection(collection)
     elif (folder / BENCHMARK).exists():
         benchmark = Benchmark.load(folder)
@@ -177,25 +184,6 @@ def _where(predicates: str) -> "tuple[Predicate, ...]":
     from shiftbench.webapp.studio import Query
 
     return Query({"where": predicates}).where()
-
-
-def _filtered(collection: "Collection", where: str) -> "Collection":
-    """The items that fulfil all predicates."""
-    import numpy as np
-
-    from shiftbench.auditing.contexts import inside
-
-    predicates = _where(where) if where else ()
-    return collection.take(np.flatnonzero(inside(predicates, collection))) if predicates else collection
-
-
-def _run_facts(folder: Path, data: Path | None, against: Path | None, where: str) -> dict[str, Any]:
-    """How a run does on the open items that fulfil a filter, and elsewhere: the numbers of the Failures page."""
-    from shiftbench.webapp.failures_view import map_counts, numbers_inside
-    from shiftbench.webapp.outcomes import outcomes_in
-
-    outcomes = outcomes_in(folder, data, against)
-    return {**numbers_inside(outcomes, _where(where)), "maps": map_counts(outcomes)}
 
 
 def _show_run(facts: Mapping[str, Any]) -> None:

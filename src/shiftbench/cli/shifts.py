@@ -280,14 +280,22 @@ def build(
         if recipe is not None or reference or only or replicates:
             raise ShiftBenchError("--from makes one benchmark of a finding: leave out the recipe, --reference, --only "
                                   "and --replicates.")
-        _show(_from_finding(source, out, replaced, collection, seed or 0, label), out, json, quiet)
+        file, mark, number = source.rpartition("#")
+        if not mark or not re.fullmatch("[1-9][0-9]{0,8}", number):
+            raise ShiftBenchError(f"--from '{source}' names no finding. Write --from audit.json#3.")
+        if collection is None:
+            raise ShiftBenchError("--from needs the collection that was audited. Name its folder with --collection.")
+        _show(verbs.build(file, out, replaced, collection=collection, seed=seed or 0, finding=int(number),
+                          label=label), out, json, quiet)
         return
     if recipe is None:
         raise ShiftBenchError("There is nothing to build. Name a recipe, a suite, or a finding with --from.")
     if label:
         raise ShiftBenchError("--label is for --from. In a recipe: --set label=NAME.")
     if reference:
-        _reference(recipe, reference, replaced, out, collection, seed or 0, json, quiet)
+        _check_settings(replaced, {"moved": float, "unseen": bool, "given": str})
+        _show(verbs.reference(recipe, reference, out, seed=seed or 0, collection=collection, **replaced), out, json,
+              quiet)
         return
     options = {"collection": str(collection) if collection else None, "seed": seed}
     replaced |= {key: value for key, value in options.items() if value is not None}
@@ -304,30 +312,13 @@ def build(
     _show(build_recipe(plan, out), out, json, quiet)
 
 
-def _from_finding(
-    source: str, out: Path, changes: dict[str, Any], collection: Path | None, seed: int, label: str
-) -> "Benchmark":
-    """The shift of a finding, by the file of an audit and the number of the finding."""
-    file, mark, number = source.rpartition("#")
-    if not mark or not re.fullmatch("[1-9][0-9]{0,8}", number):
-        raise ShiftBenchError(f"--from '{source}' names no finding. Write --from audit.json#3.")
-    if collection is None:
-        raise ShiftBenchError("--from needs the collection that was audited. Name its folder with --collection.")
-    return verbs.build(file, out, changes, collection=collection, seed=seed, finding=int(number), label=label)
-
-
-def _reference(
-    benchmark: Path, name: str, changes: dict[str, Any], out: Path, collection: Path | None, seed: int, json: bool,
-    quiet: bool,
-) -> None:
-    """The in-distribution reference of a benchmark."""
-    types = {"moved": float, "unseen": bool, "given": str}
+def _check_settings(changes: dict[str, Any], types: dict[str, type]) -> None:
+    """What --set says with --reference."""
     for key, value in changes.items():
         if key not in types:
             raise unknown("setting", key, types, "--reference")
         if not isinstance(value, types[key]):
             raise ShiftBenchError(f"--reference: '{key}' is {value!r}, but it must be of type {types[key].__name__}.")
-    _show(verbs.reference(benchmark, name, out, seed=seed, collection=collection, **changes), out, json, quiet)
 
 
 def _suite(name: str, changes: dict[str, Any], out: Path, only: str, replicates: int, json: bool, quiet: bool) -> None:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from shiftbench.core.arrays import Advance, Floats, Ints, Strs, Values, blocks, room, uniform
-from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.readers.annotation_files import Images, Name, source_files
-from shiftbench.readers.npz import DEFLATE, Npz, numbered
+from shiftbench.readers.npz import DEFLATE, Npz, numbered, readable
 from shiftbench.readers.smallnorb import smallnorb
 from shiftbench.readers.wilds.metadata import camelyon17, iwildcam
 
@@ -186,16 +186,9 @@ def _opened(path: Path) -> Iterator[Any]:
     except ImportError as problem:
         raise ShiftBenchError("Reading Shapes3D needs h5py, which is not installed. Install it with "
                               "`pip install 'shiftbench[hdf5]'`.") from problem
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except ShiftBenchError:
-        raise
-    except FileNotFoundError as problem:
-        raise ShiftBenchError(f"{path}: no such file.") from problem
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as problem:
-        raise ShiftBenchError(f"{path}: cannot be read ({first_line(problem)}). It is damaged or no HDF5 "
-                              "file; copy or download it again.") from problem
+    faults = (OSError, RuntimeError, KeyError, ValueError, TypeError)
+    with readable(path, "HDF5 file", faults), h5py.File(path, "r") as file:
+        yield file
 
 
 # MPI3D: a robot arm holds an object (Gondal et al., 2019). The npz has only images; their order is that of the grid.

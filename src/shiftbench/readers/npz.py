@@ -9,7 +9,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -128,18 +128,23 @@ class Npz:
             raise ShiftBenchError(f"{self.path}: array '{member.name}' is stored by column (Fortran order), so its "
                                   "images cannot be read one after another. Save it in C order.")
 
-    @contextmanager
-    def _reporting(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except ShiftBenchError:
-            raise
-        except FileNotFoundError as problem:
-            raise ShiftBenchError(f"{self.path}: no such file.") from problem
-        except DAMAGED as problem:
-            why = str(problem).splitlines()[0] if str(problem) else "it ends too early"
-            raise ShiftBenchError(f"{self.path}: {what} cannot be read ({why}). It is damaged or no npz file; copy or "
-                                  "download it again.") from problem
+    def _reporting(self, what: str) -> AbstractContextManager[None]:
+        return readable(self.path, "npz file", DAMAGED, f"{what} ")
+
+
+@contextmanager
+def readable(path: Path, format: str, faults: tuple[type[Exception], ...], what: str = "") -> Iterator[None]:
+    """Every failure in the block is one error that names the file."""
+    try:
+        yield
+    except ShiftBenchError:
+        raise
+    except FileNotFoundError as problem:
+        raise ShiftBenchError(f"{path}: no such file.") from problem
+    except faults as problem:
+        why = str(problem).splitlines()[0] if str(problem) else "it ends too early"
+        raise ShiftBenchError(f"{path}: {what}cannot be read ({why}). It is damaged or no {format}; copy or download "
+                              "it again.") from problem
 
 
 KINDS = {"u": "bytes", "i": "whole numbers", "f": "numbers"}

@@ -19,7 +19,7 @@ from shiftbench.core.arrays import Advance, Ints, Values, blocks, room
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
-from shiftbench.readers.npz import DEFLATE
+from shiftbench.readers.npz import DEFLATE, readable
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 CAMERAS = ("left", "right")
@@ -176,13 +176,6 @@ def _check_end(stream: IO[bytes]) -> None:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     check_regular(path)
-    try:
-        with path.open("rb") as file:
-            yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
-    except ShiftBenchError:
-        raise
-    except FileNotFoundError as problem:
-        raise ShiftBenchError(f"{path}: no such file.") from problem
-    except (OSError, EOFError, zlib.error, ValueError) as problem:
-        raise ShiftBenchError(f"{path}: cannot be read ({problem}). It is damaged or no matrix file of smallNORB; copy "
-                              "or download it again.") from problem
+    faults = (OSError, EOFError, zlib.error, ValueError)
+    with readable(path, "matrix file of smallNORB", faults), path.open("rb") as file:
+        yield cast(IO[bytes], gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
