@@ -60,7 +60,7 @@ def one_by_one(data: Data, wanted: list[Run]) -> list[float]:
     """The usual loop: a run, then the next."""
     ends = []
     for run in wanted:
-        lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+        lane = Lane(run, data, Stage(run.learner()), 0, None)
         way = Plain([lane])
         while lane.unfinished:
             for losses in way.advance(lane.until_evaluation):

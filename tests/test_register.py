@@ -390,6 +390,6 @@ class Looking(sb.Method):
 """)
     _, benchmark = toy_rows()
     run = toy_run(benchmark, method="looking", steps=2)
-    lane = Lane.enter(run, Data(benchmark, toy_features(benchmark), CPU), Stage(run.learner()), 0, None)
+    lane = Lane(run, Data(benchmark, toy_features(benchmark), CPU), Stage(run.learner()), 0, None)
     assert _stepper_of(lane) is way
     assert len(way([lane]).advance(2)[0]) == 2

@@ -342,16 +342,15 @@ def train(
     check_device(device)
     params, model = params or {}, settings.get("model", "")
     if isinstance(model, str) and model.startswith(ESTIMATOR):
-        from shiftbench.training.estimators import Where, fit_settings
         from shiftbench.training.estimators import fit as fit_copy
+        from shiftbench.training.estimators import fit_settings
 
         if preset:
             raise ShiftBenchError(f"train: a preset has settings of nets, and model '{model}' is fitted at once. Leave "
                                   "the preset out.")
         fitting = fit_settings(method or "erm", {**params, **settings}, say)
         loaded, folder, images = _in_folders(benchmark, collection, out)
-        return fit_copy(loaded, images, where=Where(Path(out), folder, images.home), progress=progress, say=say,
-                        **fitting)
+        return fit_copy(loaded, images, out=Path(out), benchmark_path=folder, progress=progress, say=say, **fitting)
     if not isinstance(model, str):
         settings["model"] = _model_name(settings, _benchmark(benchmark))
     run_of(method, params, settings, preset)  # which checks all of it
@@ -362,8 +361,7 @@ def train(
     load_torch()
     from shiftbench.training.loop import train as train_run
 
-    return train_run(loaded, images, run, out, device=device, benchmark_path=folder,
-                     collection_path=images.home, progress=progress, say=say)
+    return train_run(loaded, images, run, out, device=device, benchmark_path=folder, progress=progress, say=say)
 
 
 def fit(
@@ -378,7 +376,7 @@ def fit(
     the same mass. Tables show the run as `name`, by default the estimator's class. A copy is fitted: your estimator
     stays as it is. sb.fit(bench, LogisticRegression(), out="runs")
     """
-    from shiftbench.training.estimators import WEIGHTS, Where, check_estimator
+    from shiftbench.training.estimators import WEIGHTS, check_estimator
     from shiftbench.training.estimators import fit as fit_copy
 
     if weights not in WEIGHTS:
@@ -386,7 +384,7 @@ def fit(
     check_estimator(estimator, _benchmark(benchmark))
     loaded, folder, images = _in_folders(benchmark, collection, out)
     method, params = WEIGHTS[weights]
-    return fit_copy(loaded, images, estimator, Where(Path(out), folder, images.home), features=features, method=method,
+    return fit_copy(loaded, images, estimator, Path(out), benchmark_path=folder, features=features, method=method,
                     params=params, name=name, seed=seed, progress=progress, say=say)
 
 
@@ -798,7 +796,7 @@ def conflicts(
     load_torch()
     from shiftbench.conflict.measure import conflicts as measure
 
-    matrix = measure(loaded, images, plan, device=device, cache=images.home, progress=progress)
+    matrix = measure(loaded, images, plan, device=device, progress=progress)
     if out is not None:
         matrix.save(out)
     return matrix

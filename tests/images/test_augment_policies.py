@@ -14,7 +14,7 @@ from torchvision.transforms.v2 import functional as V
 
 from shiftbench.images import policies
 from shiftbench.images.augment import ONLY, PRESETS, augment
-from shiftbench.images.ops import CODE, OPS, apply
+from shiftbench.images.policies import CODE, OPS, apply
 from shiftbench.worlds.sprites import draw, order
 
 ZERO, ONE = torch.zeros(3), torch.ones(3)

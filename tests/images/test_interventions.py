@@ -13,9 +13,20 @@ from scipy import stats
 from torch import nn
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.images import interventions as hashed
-from shiftbench.images.augment import PRESETS, augment, augmented, draws_of, joined, parts_of
-from shiftbench.images.interventions import MEAN, erase, flattened, noise, texture
+from shiftbench.images import augment as hashed
+from shiftbench.images.augment import (
+    MEAN_COLOUR,
+    PRESETS,
+    augment,
+    augmented,
+    draws_of,
+    erase,
+    flattened,
+    joined,
+    noise,
+    parts_of,
+    texture,
+)
 from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import Net, build
 from shiftbench.training.step import attacked
@@ -99,7 +110,7 @@ def erased():
     gone = (out != 0).all(dim=1)
     assert torch.equal((out != 0).any(dim=1), gone)
     done = gone.flatten(1).any(dim=1)
-    torch.testing.assert_close(out.permute(1, 0, 2, 3)[:, gone].mean(dim=1), torch.tensor(MEAN))
+    torch.testing.assert_close(out.permute(1, 0, 2, 3)[:, gone].mean(dim=1), torch.tensor(MEAN_COLOUR))
     rows, columns = gone[done].any(dim=2).int(), gone[done].any(dim=1).int()
     assert torch.equal(gone[done].sum(dim=(1, 2)), rows.sum(1) * columns.sum(1))  # rectangles, without holes
     return done, rows.argmax(1), columns.argmax(1), rows.sum(1), columns.sum(1)

@@ -76,7 +76,7 @@ def test_batches_hold_as_many_of_every_label_of_every_domain():
     data = Data(benchmark, toy_features(benchmark), CPU)
     run = toy_run(benchmark, batches="domain_label", batch_size=5)
     fitting = Fitting(run, data)
-    lane = Lane.enter(run, fitting.data, method_stage(run), 0, None)
+    lane = Lane(run, fitting.data, method_stage(run), 0, None)
     rows = data.train[lane.block(0, 30)[0]]
     cell = benchmark.domain[rows] * 2 + benchmark.label[rows]
     assert all(np.bincount(row, minlength=4).tolist() == [5, 5, 5, 5] for row in cell)
@@ -95,7 +95,7 @@ def test_frozen_norms_keep_their_statistics(frozen):
     collection, benchmark = toy_rows(80)
     run = Run(benchmark.digest, model="small-cnn", steps=3, batch_size=8, eval_every=2, frozen_norms=frozen)
     x = torch.from_numpy(collection.pixels)
-    start = Lane.enter(run, Data(benchmark, x, CPU), method_stage(run), 0, None).net.state_dict()
+    start = Lane(run, Data(benchmark, x, CPU), method_stage(run), 0, None).net.state_dict()
     end = fitted(run, benchmark, x).learned.net.state_dict()
     means = [key for key in start if key.endswith("running_mean")]
     assert means

@@ -21,7 +21,7 @@ def test_undersampling_draws_by_the_law(by, column, exponent):
     _, benchmark = toy_rows()
     data = Data(benchmark, toy_features(benchmark), CPU)
     run = toy_run(benchmark, method="undersample", params={"by": by, "exponent": exponent})
-    lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+    lane = Lane(run, data, Stage(run.learner()), 0, None)
     codes = data.pools(column)
     drawn = np.bincount(codes[lane.block(0, 2000)[0].ravel()])
     n = np.bincount(codes).astype(float)

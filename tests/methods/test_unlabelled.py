@@ -140,7 +140,7 @@ def test_unlabelled_items_come_beside_the_same_labelled_ones():
     benchmark = dataclasses.replace(benchmark, domain=new, names={**benchmark.names, "domain": ("in", "out", "new")})
     data = Data(benchmark, torch.from_numpy(collection.pixels), CPU)
     plain, more = (toy_run(benchmark, method=name, **ON_PIXELS) for name in ("erm", "fixmatch"))
-    one, two = (Lane.enter(run, data, Stage(run.learner()), 0, None) for run in (plain, more))
+    one, two = (Lane(run, data, Stage(run.learner()), 0, None) for run in (plain, more))
     (index, u), (both, v) = one.block(2, 30), two.block(2, 30)
     assert np.array_equal(both[:, :8], index)
     assert np.array_equal(v[:, :8, :u.shape[2]], u)

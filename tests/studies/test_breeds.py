@@ -8,7 +8,7 @@ import pytest
 import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, MEAN, RUN, Scores
-from shiftbench.images import interventions
+from shiftbench.images import augment
 from shiftbench.scoring import score_runs
 from shiftbench.sweeps.study import Study
 from shiftbench.training import step
@@ -88,7 +88,7 @@ def test_the_interventions_are_a_study():
         "resnet18": (0.0, "none"), "adversarial": (0.5, "none"), "gaussian_noise": (0.0, "noise"),
         "random_erasing": (0.0, "erase"), "texture_noise": (0.0, "texture")}
     assert {one["model"] for one in study.settings()} == {"resnet18"}
-    assert (step.STEP, interventions.DEVIATION, interventions.CHANCE, interventions.AREA, interventions.RATIO) == (
+    assert (step.STEP, augment.DEVIATION, augment.ERASED, augment.ERASE_AREA, augment.ERASE_RATIO) == (
         0.8, 0.2, 0.5, (0.02, 0.33), (0.3, 3.3))
     on_target = Study.load(Path(__file__).parents[2] / "examples" / "breeds" / "interventions.toml",
                            {"erm.preset": "resnet18"})

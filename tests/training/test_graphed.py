@@ -93,7 +93,7 @@ def test_a_recorded_step_is_the_plain_step(settings):
     ends = []
     for way in (Plain, Graphed):
         with repeatable(data.device, run.seed, "steps"):
-            lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+            lane = Lane(run, data, Stage(run.learner()), 0, None)
             (losses,) = way([lane]).advance(6)
         ends.append((losses, [part.detach().cpu() for part in lane.net.parameters()]))
     (plain, weights), (recorded, others) = ends
@@ -108,7 +108,7 @@ def test_a_recording_waits_until_its_tensors_are_there():
     benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
     run = Run(benchmark.digest, model="small-cnn", steps=12, batch_size=16)
     data = load(benchmark, collection, run, torch.device("cuda"), None)
-    lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+    lane = Lane(run, data, Stage(run.learner()), 0, None)
     Graphed([lane])  # leaves memory behind, on the host too: new memory waits for the device
     torch.cuda.synchronize()
     torch.cuda._sleep(1_000_000_000)  # about half a second of the stream on which tensors are made

@@ -58,7 +58,7 @@ def test_a_stacked_step_is_the_plain_step(method):
     data = Data(benchmark, toy_features(benchmark), CPU)
     # Adam divides by the size of a gradient: one of 1e-9 would make another step on another processor.
     runs = [run for run in runs_of(benchmark, method, optimizer="sgd") if run.seed == 0 and run.steps == 12]
-    stacked, plain = ([Lane.enter(run, data, Stage(run.learner()), 0, None) for run in runs] for _ in range(2))
+    stacked, plain = ([Lane(run, data, Stage(run.learner()), 0, None) for run in runs] for _ in range(2))
     packs = {}
     for lane in stacked:
         packs.setdefault(alike(lane), []).append(lane)

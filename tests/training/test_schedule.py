@@ -70,7 +70,7 @@ def test_a_long_gradient_is_shortened(way, longest):
     ends = []
     for bound in (0.0, longest):
         run = toy_run(benchmark, optimizer="sgd", momentum=0.0, lr=0.5, steps=1, model="linear", max_grad_norm=bound)
-        lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+        lane = Lane(run, data, Stage(run.learner()), 0, None)
         before = [one.detach().clone() for one in lane.net.parameters()]
         way([lane]).advance(1)
         ends.append([one.detach() - old for one, old in zip(lane.net.parameters(), before, strict=True)])
@@ -92,7 +92,7 @@ def test_biases_and_layer_norms_may_be_spared_from_decay(way):
     all_of_it = toy_run(benchmark, optimizer="adamw", lr=0.1, weight_decay=0.5, steps=1, model="linear")
     moved = []
     for one in (run, all_of_it):
-        lane = Lane.enter(one, data, Stage(one.learner()), 0, None)
+        lane = Lane(one, data, Stage(one.learner()), 0, None)
         lane.net.head.bias.data.fill_(1.0)
         way([lane]).advance(1)
         moved.append((lane.net.head.weight.detach().clone(), lane.net.head.bias.detach().clone()))
@@ -112,7 +112,7 @@ def test_stacked_and_eager_agree_and_differ_from_constant(schedule, optimizer):
     run = toy_run(benchmark, schedule=schedule, optimizer=optimizer, steps=9, weight_decay=0.01)
     ends = []
     for way in (Stacked, Plain):
-        lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+        lane = Lane(run, data, Stage(run.learner()), 0, None)
         way([lane]).advance(9)
         ends.append(lane.net.head.weight.detach().clone())
     torch.testing.assert_close(ends[0], ends[1], rtol=1e-4, atol=1e-6)
@@ -126,7 +126,7 @@ def test_plain_gradient_descent_by_hand():
     _, benchmark = toy_rows()
     data = Data(benchmark, toy_features(benchmark), CPU)
     run = toy_run(benchmark, schedule="thirds", optimizer="sgd", momentum=0.0, steps=6, lr=0.5, model="linear")
-    lane, ours = (Lane.enter(run, data, Stage(run.learner()), 0, None) for _ in range(2))
+    lane, ours = (Lane(run, data, Stage(run.learner()), 0, None) for _ in range(2))
     Stacked([lane]).advance(6)
     index = torch.from_numpy(ours.block(0, 6)[0])
     for t, rate in enumerate((0.5, 0.5, 0.05, 0.05, 0.005, 0.005)):

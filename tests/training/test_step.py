@@ -24,7 +24,7 @@ SOURCE = Path(shiftbench.__file__).parent
 
 def entered(benchmark, data, **settings):
     run = toy_run(benchmark, **settings)
-    return Lane.enter(run, data, Stage(run.learner()), 0, None)
+    return Lane(run, data, Stage(run.learner()), 0, None)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_evaluation_sees_images_as_training_does():
     benchmark = LowData("shape", "colour", ("blue",), n_low=8).build(collection)
     run = Run(benchmark.digest, model="small-cnn", steps=3, batch_size=8, normalise="image", augment="rotate-flip")
     data = load(benchmark, collection, run, CPU, None)
-    lane = Lane.enter(run, data, Stage(run.learner()), 0, None)
+    lane = Lane(run, data, Stage(run.learner()), 0, None)
     Plain([lane]).advance(3)
     rows = data.train[:6]
     trained = data.batch(torch.arange(6), lane.net).x

@@ -285,7 +285,7 @@ def test_heads_are_trained_on_cached_features(tmp_path):
     collection, benchmark = toy_rows(80)
     for name in ("erm", "group_dro"):
         run = toy_run(benchmark, method=name, model="linear", lr=0.01)
-        folder = train(benchmark, collection, run, tmp_path / "runs", device="cpu", collection_path=tmp_path / "c")
+        folder = train(benchmark, collection.lying_in(tmp_path / "c"), run, tmp_path / "runs", device="cpu")
         test = benchmark.rows("test")
         predicted = Predictions.load(folder / "predictions.parquet", benchmark).predicted
         assert (predicted[test] == benchmark.label[test]).mean() > 0.8

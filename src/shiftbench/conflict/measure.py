@@ -5,7 +5,6 @@ every evaluation subset is recorded, in one of two ways.
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,9 +41,9 @@ REFERENCE = 1024
 
 def conflicts(
     benchmark: Benchmark, collection: Collection, settings: Settings, *, device: str = "auto",
-    cache: Path | None = None, progress: Advance | None = None,
+    progress: Advance | None = None,
 ) -> Conflicts:
-    """Measure the training conflicts of a benchmark; `cache` is the collection's folder, where features are kept."""
+    """Measure the training conflicts of a benchmark."""
     run = settings.run(benchmark.digest, 0)
     train, evaluation = sides(benchmark, settings.train_items, settings.eval_items, settings.seed,
                               rows_left_out(benchmark, collection, settings.leave_out))
@@ -58,7 +57,7 @@ def conflicts(
     reduced = Benchmark(benchmark.items[used], benchmark.split[used], benchmark.label[used], benchmark.domain[used],
                      benchmark.group[used], benchmark.names, benchmark.card)
     train, evaluation = (side._replace(row=np.searchsorted(used, side.row)) for side in (train, evaluation))
-    x = inputs(reduced, collection, run, cache)
+    x = inputs(reduced, collection, run)
     data = Data(reduced, centred(x, reduced, train) if run.features else x, choose_device(device))
     return replace(measure(data, train, evaluation, settings, progress), digest=benchmark.digest)
 

@@ -61,8 +61,7 @@ def train_jobs(
     first = pack[0]
     return train_pack(
         Benchmark.load(first.benchmark), _collection(first.collection), [job.run for job in pack], out,
-        device=device, benchmark_path=first.benchmark, collection_path=first.collection, progress=progress,
-        checkpoint_seconds=checkpoint_seconds)
+        device=device, benchmark_path=first.benchmark, progress=progress, checkpoint_seconds=checkpoint_seconds)
 
 
 def _collection(folder: str) -> Collection:

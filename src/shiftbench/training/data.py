@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,22 +30,22 @@ MEASURED = 512
 
 
 def load(
-    benchmark: Benchmark, collection: Collection, run: Run, device: torch.device, folder: Path | str | None,
+    benchmark: Benchmark, collection: Collection, run: Run, device: torch.device,
     progress: Report | None = None, say: Say | None = None,
 ) -> "Data":
     """The data a run is trained on, from memory where this process has just loaded the same.
 
-    `folder` is the collection's, where features are cached; `progress` and `say` report on those still to be computed.
+    `progress` and `say` report on features that are still to be computed.
     """
     shape = "" if collection.pixels is None else str(collection.pixels.shape)  # the digest does not cover it
     takes = MODELS[run.model].takes
     tokens = (run.model, run.weights) if takes == "tokens" else ()  # each net of tokens has its own
     key = (benchmark.digest, collection.digest, shape, run.stylised, run.features, str(size_of(run)), str(device),
-           str(folder), takes, str(MODELS[run.model].channels), run.normalise, *tokens)
+           str(collection.home), takes, str(MODELS[run.model].channels), run.normalise, *tokens)
     if key not in _LOADED:
         while len(_LOADED) >= KEPT:
             del _LOADED[next(iter(_LOADED))]
-        x = inputs(benchmark, collection, run, Path(folder) if folder else None, progress, say)
+        x = inputs(benchmark, collection, run, progress, say)
         _LOADED[key] = Data(benchmark, x, device, normalise=run.normalise if takes == "images" else "")
     return _LOADED[key]
 

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,19 +42,11 @@ WEIGHTS = {"": ("erm", {}), "group": ("reweight", {"by": "group"}), "class": ("r
 """The names of sample weights, each as a method with its settings."""
 
 
-class Where(NamedTuple):
-    """Where a run is written, and where its benchmark and its cached features are."""
-
-    out: Path
-    benchmark: Path | None
-    cache: Path | None
-
-
 def fit(
-    benchmark: Benchmark, collection: Collection, estimator: Any, where: Where, *,
-    features: str | Sequence[str] = COLUMNS, method: str = "erm", params: Mapping[str, Any] | None = None,
-    name: str = "", seed: int = 0, progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    benchmark: Benchmark, collection: Collection, estimator: Any, out: Path, *,
+    benchmark_path: Path | None = None, features: str | Sequence[str] = COLUMNS, method: str = "erm",
+    params: Mapping[str, Any] | None = None, name: str = "", seed: int = 0,
+    progress: Callable[[int, int], None] | None = None, say: Callable[[str], None] | None = None,
 ) -> Path:
     """Fit a copy of an estimator on the training rows, and write its predictions for every row; returns the run's
     folder.
@@ -68,17 +60,17 @@ def fit(
     settings = {"benchmark": benchmark.digest, "method": method, "name": name or _name(estimator, learner),
                 "params": vars(learner), "model": label,
                 "features": ", ".join(listed(features)), "estimator": _described(copied), "seed": seed}
-    folder = where.out / run_id(settings)
+    folder = out / run_id(settings)
     with lock(folder / "lock") as free:
         if not free:
             raise ShiftBenchError(f"{folder}: another process is doing this run. Wait for it, or end it.")
         try:
             if not (folder / "done").is_file():
                 started = time.monotonic()
-                x = inputs_of(benchmark, collection, features, where.cache, progress, say)
+                x = inputs_of(benchmark, collection, features, progress, say)
                 weight = sample_weights(benchmark, learner, copied, label, say)
                 _write(folder, benchmark, _fitted_scores(benchmark, copied, x, weight, label), {
-                    **run_facts(folder.name, benchmark, where.benchmark, settings),
+                    **run_facts(folder.name, benchmark, benchmark_path, settings),
                     "versions": {"shiftbench": shiftbench.__version__, **_package(estimator)},
                     "seconds": round(time.monotonic() - started, 3)})
         finally:
@@ -247,7 +239,7 @@ def _package(estimator: Any) -> dict[str, str]:
 # What it is fitted on
 
 def inputs_of(
-    benchmark: Benchmark, collection: Collection, features: str | Sequence[str], cache: Path | None,
+    benchmark: Benchmark, collection: Collection, features: str | Sequence[str],
     progress: Callable[[int, int], None] | None = None, say: Callable[[str], None] | None = None,
 ) -> Any:
     """One row per row of the benchmark.
@@ -269,8 +261,8 @@ def inputs_of(
         from shiftbench.training.inputs import backbone_features, sentence_features
 
         if features == SENTENCES:
-            return sentence_features(benchmark, collection, rows, cache)
-        return backbone_features(collection, rows, features, cache, progress, say)
+            return sentence_features(benchmark, collection, rows)
+        return backbone_features(collection, rows, features, progress, say)
     return _frame(benchmark, collection, rows, listed(features))
 
 

@@ -76,8 +76,7 @@ class Ragged(NamedTuple):
 
 
 def inputs(
-    benchmark: Benchmark, collection: Collection, run: Run, cache: Path | None, progress: Report | None = None,
-    say: Say | None = None,
+    benchmark: Benchmark, collection: Collection, run: Run, progress: Report | None = None, say: Say | None = None
 ) -> Tensor | Ragged:
     """One input per row of the benchmark.
 
@@ -89,7 +88,7 @@ def inputs(
         run.check_inputs(facts(run.model)._replace(takes=net.takes))
     rows = collection.index(benchmark.items)
     if net.takes == "features":
-        return torch.from_numpy(_features(benchmark, collection, rows, run, cache, progress, say))
+        return torch.from_numpy(_features(benchmark, collection, rows, run, progress, say))
     if net.takes == "tokens":
         return torch.from_numpy(_tokens(benchmark, collection, rows, run))
     if net.takes == "graphs":
@@ -116,12 +115,11 @@ def size_of(run: Run) -> int:
 
 
 def _features(
-    benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, cache: Path | None,
-    progress: Report | None, say: Say | None,
+    benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, progress: Report | None, say: Say | None
 ) -> np.ndarray:
     """Features of a backbone, vectors of texts, or the columns of a table."""
     if run.features == SENTENCES:
-        return sentence_features(benchmark, collection, rows, cache)
+        return sentence_features(benchmark, collection, rows)
     if run.features == COLUMNS:
         from shiftbench.data.item_table import features
 
@@ -136,23 +134,22 @@ def _features(
         # The statistics are of training rows alone, as when a model is fitted. A constant column carries nothing.
         mean, spread = train_values.mean(axis=0), train_values.std(axis=0)
         return np.asarray((values - mean) / np.where(spread > 0, spread, 1), np.float32)
-    return backbone_features(collection, rows, run.features, cache, progress, say)
+    return backbone_features(collection, rows, run.features, progress, say)
 
 
 def backbone_features(
-    collection: Collection, rows: Ints, name: str, cache: Path | None, progress: Report | None = None,
-    say: Say | None = None,
+    collection: Collection, rows: Ints, name: str, progress: Report | None = None, say: Say | None = None
 ) -> np.ndarray:
     """Features of images by BACKBONE@SIZE."""
     backbone, size = split_features(name)
-    return embed(collection, rows, backbone, size, folder=cache, progress=progress, say=say)
+    return embed(collection, rows, backbone, size, folder=collection.home, progress=progress, say=say)
 
 
-def sentence_features(benchmark: Benchmark, collection: Collection, rows: Ints, cache: Path | None) -> np.ndarray:
+def sentence_features(benchmark: Benchmark, collection: Collection, rows: Ints) -> np.ndarray:
     """Vectors of the items' texts."""
     from shiftbench.text import embed_texts, encoder
 
-    with_text, vectors = embed_texts(collection, encoder(), cache)
+    with_text, vectors = embed_texts(collection, encoder(), collection.home)
     nearest = np.searchsorted(with_text, rows).clip(max=len(with_text) - 1)
     for row in np.flatnonzero(with_text[nearest] != rows)[:1]:
         raise ShiftBenchError(f"Collection '{collection.name}' has no text of item '{benchmark.items[row]}', so "

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,92 +31,59 @@ BELOW_1 = np.nextafter(np.float32(1), np.float32(0))
 """The largest number of [0, 1) in 32 bits: rounding would make a few draws 1."""
 
 
-@dataclass(eq=False)
 class Lane:
-    """What one run trains in one stage. A way of stepping (plain, stacked, graphed) changes `net`, `state` and
-    `optimizer`; the lane does everything around the steps."""
+    """What one run trains in one stage, from its start or where an earlier process stopped in it. A way of stepping
+    (plain, stacked, graphed) changes `net`, `state` and `optimizer`; the lane does everything around the steps.
 
-    run: Run
-    data: Data
-    stage: Stage
-    folder: Path | None  # of the run; without one nothing is written
-    net: Net
-    state: nn.Module  # of the method
-    optimizer: torch.optim.Optimizer
-    batches: Batches
-    unlabelled: Batches | None  # of unlabelled items, as many in each
-    weight: Tensor | None  # of each training item
-    point: Point
-    notes: tuple[str, ...]  # what the user should know about this stage
-    best: dict[str, Tensor] = field(default_factory=dict)  # weights of the best evaluation so far
-    problem: Exception | None = None
-    started: float = 0.0
+    `folder` is the run's; without one nothing is written. `weight` is of each training item, `unlabelled` draws as many
+    unlabelled items as a batch has labelled ones, `best` are the weights of the best evaluation so far, and `notes`
+    what the user should know about this stage.
+    """
 
-    def __post_init__(self) -> None:
-        self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-
-    @staticmethod
-    def enter(run: Run, data: Data, stage: Stage, number: int, folder: Path | None) -> Lane:
-        """The start of a stage, or where an earlier process stopped in it."""
-        data = data.on(stage.split, stage.method.unlabelled_split(), stage.method.strong)
+    def __init__(self, run: Run, data: Data, stage: Stage, number: int = 0, folder: Path | None = None) -> None:
+        self.run, self.stage, self.folder = run, stage, folder
+        self.data = data = data.on(stage.split, stage.method.unlabelled_split(), stage.method.strong)
         check_target(run, data)
+        self.steps = max(1, round(stage.share * run.steps))
+        self.lr = run.lr if stage.lr is None else stage.lr
+        self.select_on = stage.select_on or run.select_on
+        # The split on which weights are chosen; none where the benchmark has none.
+        self.selection_split = (run.select_split if data.train_split == "train" else "") or data.selection
         with repeatable(data.device, run.seed, "train", str(number)):
-            net = fresh(run, data)
-            task = data.task(net.width, steps_of(run, stage), partial(model_of, run, data, "twin"))
-            state = stage.method.state(task).to(data.device)
+            self.net = fresh(run, data)
+            task = data.task(self.net.width, self.steps, partial(model_of, run, data, "twin"))
+            self.state = stage.method.state(task).to(data.device)
         if stage.start is not None:
-            net.load_state_dict(stage.start.net.state_dict())
-        freeze(net, stage.trains, run.frozen_norms)
-        weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
-        assert weight is None or not data.unlabelled, "a stage has weights or unlabelled items"
-        batches = Batches(data.pools(run.batch_kind), run.batch_size, run.seed, _drawing(run, data, stage),
-                          run.domains_per_batch)
-        unlabelled = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(batches), run.seed,
-                             purpose="unlabelled ") if data.unlabelled else None
-        lane = Lane(run, data, stage, folder, net, state,
-                    make_optimizer(run, decaying(run, (net, state)), data.device.type == "cuda", stage.lr),
-                    batches, unlabelled, weight, Point(stage=number),
-                    (*notes_of(run, stage, task, number, data.benchmark), *_unrecorded(net, data, number)))
-        lane._resume()
-        if lane.selection_split:
-            check_selection(lane.select_on, data, lane.selection_split)
-        return lane
-
-    def _resume(self) -> None:
-        """Go on from the checkpoint of this stage, where there is one."""
-        if self.folder is not None:
-            file = self.folder / RESUME
-            saved = read_point(file, self.run.id)
-            if saved is not None and saved.stage == self.point.stage:
-                restore(file, self)
+            self.net.load_state_dict(stage.start.net.state_dict())
+        freeze(self.net, stage.trains, run.frozen_norms)
+        self.weight = None if stage.weights is None else stage.weights.to(data.device, torch.float32)
+        assert self.weight is None or not data.unlabelled, "a stage has weights or unlabelled items"
+        self.batches = Batches(data.pools(run.batch_kind), run.batch_size, run.seed, _drawing(run, data, stage),
+                               run.domains_per_batch)
+        self.unlabelled = Batches(np.zeros(len(data.rows(data.unlabelled)), np.int64), len(self.batches), run.seed,
+                                  purpose="unlabelled ") if data.unlabelled else None
+        self.optimizer = make_optimizer(run, decaying(run, (self.net, self.state)), data.device.type == "cuda", self.lr)
+        self.parameters = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        self.notes = notes_of(run, stage, task, number, data.benchmark)
+        if number == 0 and data.device.type == "cuda" and self.net.unrecordable:  # which makes them slower
+            self.notes += (f"Model '{self.net.name}': its steps are not recorded as a CUDA graph, because "
+                           f"{self.net.unrecordable}.",)
+        self.point, self.best = Point(stage=number), dict[str, Tensor]()
+        self.problem: Exception | None = None
+        self.log = Log(folder / "log.jsonl" if folder else None)
+        if folder is not None:
+            saved = read_point(folder / RESUME, run.id)
+            if saved is not None and saved.stage == number:
+                restore(folder / RESUME, self)
                 self.point = saved
             self.log.cut(self.point)
         self.started = time.monotonic() - self.point.seconds
-
-    @property
-    def log(self) -> Log:
-        return Log(self.folder / "log.jsonl" if self.folder else None)
-
-    @property
-    def steps(self) -> int:
-        return steps_of(self.run, self.stage)
-
-    @property
-    def lr(self) -> float:
-        return self.run.lr if self.stage.lr is None else self.stage.lr
+        if self.selection_split:
+            check_selection(self.select_on, data, self.selection_split)
 
     def rates(self, first: int, n: int) -> Floats:
         """The learning rates of the n steps from `first` on."""
         return self.lr * factors(self.run, first, n, self.steps)
-
-    @property
-    def selection_split(self) -> str:
-        """The split on which weights are chosen; none where the benchmark has none."""
-        return (self.run.select_split if self.data.train_split == "train" else "") or self.data.selection
-
-    @property
-    def select_on(self) -> str:
-        return self.stage.select_on or self.run.select_on
 
     @property
     def unfinished(self) -> bool:
@@ -203,7 +169,7 @@ class Lane:
 
     def restarted(self) -> Lane:
         """The same stage from its last checkpoint, or its start."""
-        return Lane.enter(self.run, self.data, self.stage, self.point.stage, self.folder)
+        return Lane(self.run, self.data, self.stage, self.point.stage, self.folder)
 
     def unrecorded(self, problem: Exception) -> Lane:
         """The same stage once more, in plain steps, after a recorded one failed."""
@@ -212,10 +178,6 @@ class Lane:
         lane.notes += (f"Model '{lane.net.name}': its steps are not recorded as a CUDA graph, because that failed "
                        f"({type(problem).__name__}: {first_line(problem)}).",)
         return lane
-
-
-def steps_of(run: Run, stage: Stage) -> int:
-    return max(1, round(stage.share * run.steps))
 
 
 def fresh(run: Run, data: Data) -> Net:
@@ -281,30 +243,18 @@ def check_target(run: Run, data: Data) -> None:
 
 
 def notes_of(run: Run, stage: Stage, task: Task, number: int, benchmark: Benchmark) -> tuple[str, ...]:
-    """A line for each setting without effect in this stage, and one where the weights have seen the target; those about
-    the run come with the first stage."""
+    """A line for each setting without effect in this stage; with the first stage also those about the run, and where
+    its weights are random, or have seen the target."""
     params = {**run.params, **vars(stage.method)}
     idle = {name: (params[name], why) for name, why in {**stage.method.idle(task), **stage.idle}.items()}
     notes = []
     if number == 0:
         idle = {**{name: (getattr(run, name), why) for name, why in run.idle().items()}, **idle}
-        notes = [note for note in (seen_note(run.to_json(), benchmark), random_note(run)) if note]
+        notes = [note for note in (seen_note(run.to_json(), benchmark),) if note]
+        if library_of(run.model) in LIBRARIES and run.weights == "none":
+            notes.append(f"model '{run.model}' starts from random weights; weights=pretrained loads its library's.")
     return (*(f"{run.label}: {name}={value} has no effect: {why}." for name, (value, why) in idle.items()),
             *(f"{run.label}: {note}" for note in notes))
-
-
-def random_note(run: Run) -> str:
-    """A sentence where a library's model starts without its pretrained weights; otherwise empty."""
-    if library_of(run.model) not in LIBRARIES or run.weights != "none":
-        return ""
-    return f"model '{run.model}' starts from random weights; weights=pretrained loads its library's."
-
-
-def _unrecorded(net: Net, data: Data, number: int) -> list[str]:
-    """A line where the steps of an outside net are not recorded on a GPU, which makes them slower."""
-    if number or data.device.type != "cuda" or not net.unrecordable:
-        return []
-    return [f"Model '{net.name}': its steps are not recorded as a CUDA graph, because {net.unrecordable}."]
 
 
 # The optimizer and its learning rate

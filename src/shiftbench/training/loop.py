@@ -6,8 +6,9 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from shiftbench.core.later import choose_device, repeatable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
-from shiftbench.methods.method import Stage, Trained
 from shiftbench.models.net import Net, read_weights
 from shiftbench.training.data import Data, load
 from shiftbench.training.evaluate import predict_all
@@ -37,15 +37,14 @@ from shiftbench.training.step import Plain
 
 def train(
     benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0, say: Say | None = None,
+    benchmark_path: Path | str | None = None, progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    say: Say | None = None,
 ) -> Path:
     """Train a run and return its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that
     fails before it has trained, for instance because its net is refused, leaves no folder.
 
-    `collection_path` is the collection's folder, which holds cached features; without it they are computed again.
-    `progress(done, total)` is called now and then, `say` with a line for each setting that has no effect. A killed
-    process loses at most `checkpoint_seconds` of work.
+    Features are kept in the collection's folder, where it has one. `progress(done, total)` is called now and then,
+    `say` with a line for each setting that has no effect. A killed process loses at most `checkpoint_seconds` of work.
     """
     problems: list[Exception] = []
 
@@ -56,8 +55,7 @@ def train(
         return str(problem)
 
     (end,) = train_pack(benchmark, collection, [run], out, device=device, benchmark_path=benchmark_path,
-                        collection_path=collection_path, progress=progress, checkpoint_seconds=checkpoint_seconds,
-                        failed=keep, say=say)
+                        progress=progress, checkpoint_seconds=checkpoint_seconds, failed=keep, say=say)
     if problems:
         if isinstance(problems[0], MemoryError) or "allocate" in str(problems[0]):
             raise ShiftBenchError(f"run {run.id}: memory ran out ({first_line(problems[0])}). Lower batch_size, which "
@@ -70,8 +68,7 @@ def train(
 
 def train_pack(
     benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, collection_path: Path | str | None = None,
-    progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    benchmark_path: Path | str | None = None, progress: Report | None = None, checkpoint_seconds: float = 30.0,
     failed: Callable[[Path, Exception], str] = fail, say: Say | None = None,
 ) -> list[Outcome]:
     """Train several runs on one benchmark, together where possible. Each ends by itself: an error in one is passed to
@@ -102,7 +99,7 @@ def train_pack(
                 if done or busy or is_done(folder):  # by another process, a moment ago
                     end(run, state="busy" if busy else "done")
                 else:
-                    data = load(benchmark, collection, run, choose_device(device), collection_path, progress, say)
+                    data = load(benchmark, collection, run, choose_device(device), progress, say)
                     fittings.append(Fitting(run, data, folder, say))
             except Exception as problem:
                 end(run, problem)
@@ -167,48 +164,43 @@ class Fitting:
     learned: Learned | None = None  # of the last stage
     notes: tuple[str, ...] = ()  # the lines
     problem: Exception | None = None
-    finished: bool = False
-    _stages: int = 0
-    _fit: Generator[Stage, Trained, Trained] | None = None
+
+    def __post_init__(self) -> None:
+        self._lanes = self._enter_stages()
 
     def next_lane(self) -> Lane | None:
         """The next stage to train; None when there is none."""
-        while True:
-            try:
-                stage = self._next_stage()
-            except StopIteration as end:
-                self.learned, self.finished = end.value, True
-                return None
-            number, self._stages = self._stages, self._stages + 1
-            if self.folder is None or not self._stage_file(number).is_file():
-                lane = Lane.enter(self.run, self.data, stage, number, self.folder)
+        return next(self._lanes, None)
+
+    def _enter_stages(self) -> Iterator[Lane]:
+        fit = self.run.learner().fit()
+        stage = next(fit)
+        for number in count():
+            file = None if self.folder is None else self.folder / f"stage-{number}.safetensors"
+            if file is not None and file.is_file():
+                lane, weights = Lane(self.run, self.data, stage, number), read_weights(file)
+                for prefix, module in (("net/", lane.net), ("state/", lane.state)):
+                    module.load_state_dict({key.removeprefix(prefix): value for key, value in weights.items()
+                                            if key.startswith(prefix)})
+                self.take(lane)
+            else:
+                lane = Lane(self.run, self.data, stage, number, self.folder)
                 self.notes += lane.notes
-                if self.say is not None:
-                    for note in lane.notes:
+                for note in lane.notes:
+                    if self.say is not None:
                         self.say(note)
-                return lane
-            lane = Lane.enter(self.run, self.data, stage, number, None)
-            weights = read_weights(self._stage_file(number))
-            for prefix, module in (("net/", lane.net), ("state/", lane.state)):
-                module.load_state_dict({key.removeprefix(prefix): weights[key] for key in weights
-                                        if key.startswith(prefix)})
-            self.take(lane)
-
-    def _next_stage(self) -> Stage:
-        if self._fit is None:
-            self._fit = self.run.learner().fit()
-            return next(self._fit)
-        assert self.learned is not None
-        file = self._stage_file(self._stages - 1)
-        stage = self._fit.send(self.learned)
-        if self.folder is not None and not file.is_file():
-            save_weights(file, {prefix + key: value
-                                for prefix, module in (("net/", self.learned.net), ("state/", self.learned.state))
-                                for key, value in module.state_dict().items()})
-        return stage
-
-    def _stage_file(self, number: int) -> Path:
-        return (self.folder or Path()) / f"stage-{number}.safetensors"
+                yield lane
+            learned = self.learned
+            assert learned is not None
+            try:
+                stage = fit.send(learned)
+            except StopIteration as end:
+                self.learned = end.value
+                return
+            if file is not None and not file.is_file():
+                save_weights(file, {prefix + key: value
+                                    for prefix, module in (("net/", learned.net), ("state/", learned.state))
+                                    for key, value in module.state_dict().items()})
 
     def take(self, lane: Lane) -> None:
         """Keep what a trained lane leaves."""

@@ -41,8 +41,7 @@ class Retrained(NamedTuple):
 
 def retrain(
     folder: Path | str, benchmark: Benchmark, collection: Collection, *, steps: int = STEPS,
-    rates: Sequence[float] = RATES, device: str = "auto", cache: Path | str | None = None,
-    progress: Report | None = None,
+    rates: Sequence[float] = RATES, device: str = "auto", progress: Report | None = None,
 ) -> Retrained:
     """Train the last layer of a finished run on the target, and write its predictions of `test` into the run's folder.
 
@@ -64,7 +63,7 @@ def retrain(
                                   "last layer needs. Benchmarks of shift 'breeds' have them.")
     run = load_run(folder)
     check_named(run.model, folder)
-    features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device), cache))
+    features, head = _features(folder, run, load(benchmark, collection, run, choose_device(device)))
     data = Data(benchmark, features, torch.device("cpu"))
     with scratch() as temporary:
         file = temporary / "head.safetensors"
@@ -113,8 +112,7 @@ def retrain_all(
     for number, run in enumerate(runs):
         benchmark = Benchmark.load(run.benchmark_folder)
         images = collection_of(benchmark, collection)
-        outcomes[run.folder.name] = retrain(run.folder, benchmark, images, steps=steps, rates=chosen, device=device,
-                                            cache=images.home)
+        outcomes[run.folder.name] = retrain(run.folder, benchmark, images, steps=steps, rates=chosen, device=device)
         if progress:
             progress(number + 1, len(runs))
     return outcomes
