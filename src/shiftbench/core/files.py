@@ -217,12 +217,11 @@ def read_folder(folder: Path, marker: str, read: Callable[[Path], T]) -> T:
         before = _stamp(folder, marker)
         try:
             content = read(folder)
+            if _stamp(folder, marker) == before:
+                return content
         except ShiftBenchError:
             if _stamp(folder, marker) == before:
                 raise
-        else:
-            if _stamp(folder, marker) == before:
-                return content
     raise ShiftBenchError(f"{folder}: another process replaced it while it was read, twice. Try again when that "
                           "process has ended.")
 

@@ -110,8 +110,6 @@ def _code_digest(thing: Any) -> str:
     """Of the source of a function, or of a class's own functions: its fields are settings, which a run states."""
     parts = [part for part in vars(thing).values() if isinstance(part, types.FunctionType)] if isinstance(
         thing, type) else [thing]
-    import hashlib  # for users' code alone
-
     try:
         source = "".join(inspect.getsource(part) for part in parts if not part.__name__.startswith("__"))
     except (OSError, TypeError):
@@ -240,7 +238,9 @@ def load_plugins(names: Iterable[str]) -> None:
             if file is None:
                 import_module(name)
             elif not _imported(file):
-                _run(file)
+                if not file.is_file():
+                    raise ShiftBenchError("there is no such file.")
+                _execute(file, f"shiftbench_plugin_{len(_LOADED)}_{file.stem}")
         except (Exception, SystemExit) as problem:  # anything may go wrong in a stranger's file
             _LOADED.pop(key, None)
             known = isinstance(problem, ShiftBenchError)
@@ -297,12 +297,6 @@ def _imported(file: Path) -> bool:
     """Whether a module of this file has been imported under some name, perhaps as the script that runs."""
     files = (getattr(module, "__file__", None) or "" for module in list(sys.modules.values()))
     return any(name.endswith(file.name) and Path(name).resolve() == file for name in files)
-
-
-def _run(file: Path) -> None:
-    if not file.is_file():
-        raise ShiftBenchError("there is no such file.")
-    _execute(file, f"shiftbench_plugin_{len(_LOADED)}_{file.stem}")
 
 
 def _execute(file: Path, name: str) -> ModuleType:

@@ -63,7 +63,11 @@ def write_csv(path: Path, table: pa.Table) -> None:
 
 def check_width(file: Path, columns: int) -> None:
     if columns > MOST_COLUMNS:
-        raise ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
+        raise too_wide(file)
+
+
+def too_wide(file: Path) -> ShiftBenchError:
+    return ShiftBenchError(f"{file}: has more than {MOST_COLUMNS:,} columns. Is it a table with a row per item?")
 
 
 def _default_separator(file: Path) -> str:

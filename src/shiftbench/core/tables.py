@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, Words, array_of, is_lazy, to_strings
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular, path_of, writing
-from shiftbench.core.table_formats import DAMAGED, check_width, csv_columns, read_format, write_csv
+from shiftbench.core.table_formats import DAMAGED, MOST_COLUMNS, csv_columns, read_format, too_wide, write_csv
 
 TABLES = "the file of a table, nor a data frame (pandas, polars, pyarrow), nor a dict of columns"
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".arrow": "Arrow",
@@ -54,7 +54,8 @@ def read_table(
     title = format_of(file)
     with _readable(file, title):
         if title == "parquet":
-            check_width(file, pq.read_metadata(file).num_columns)
+            if pq.read_metadata(file).num_columns > MOST_COLUMNS:
+                raise too_wide(file)
             table = pq.read_table(file)
         else:
             table = read_format(file, title, text, None if every else columns, between)
@@ -148,7 +149,8 @@ class ParquetTable:
 
     def __init__(self, file: Path, plain: Sequence[str] = ()) -> None:
         self.file, self.plain, self.metadata = file, plain, pq.read_metadata(file)
-        check_width(file, self.metadata.num_columns)
+        if self.metadata.num_columns > MOST_COLUMNS:
+            raise too_wide(file)
         self.schema = self.metadata.schema.to_arrow_schema()
         self.column_names: list[str] = list(self.schema.names)
         self.names_in_file = self.column_names

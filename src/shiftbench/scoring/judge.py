@@ -14,7 +14,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.groupings import Grouping, groupings_of
+from shiftbench.data.groupings import OWN, Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
 from shiftbench.data.scores import ALL, COLUMNS, DEFAULTS, DIFFERENCE, MEAN, Scores
@@ -117,7 +117,8 @@ def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection |
     if not target.has_classes and by:
         raise ShiftBenchError(f"Benchmark '{benchmark.name}' asks for {target.words}, not for a class, so it is scored "
                               "by its own groups alone. Leave out `by`.")
-    return groupings_of(benchmark, by, collection) if target.has_classes else ()
+    asked = target.has_classes and (by or benchmark.card.get(OWN))
+    return groupings_of(benchmark, by, collection) if asked else ()
 
 
 def _further_metrics(benchmark: Benchmark, names: Sequence[str]) -> list[Metric]:

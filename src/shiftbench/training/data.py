@@ -13,7 +13,7 @@ from shiftbench.core.arrays import Floats, Ints, child, uniform
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
-from shiftbench.data.groupings import groupings_of
+from shiftbench.data.groupings import OWN, groupings_of
 from shiftbench.images.augment import augment, draws_of, joined, standardised
 from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
@@ -143,7 +143,8 @@ class Data:
         """The scorer of a split, with the groupings of the card; prepared once per set of registered metrics."""
         key = (split, *own_metrics(self.benchmark.target))
         if key not in self._scorers:
-            groupings = groupings_of(self.benchmark) if self.has_classes else ()
+            asked = self.has_classes and self.benchmark.card.get(OWN)
+            groupings = groupings_of(self.benchmark) if asked else ()
             self._scorers[key] = scorer(self.benchmark, split, groupings)
         return self._scorers[key]
 
