@@ -220,17 +220,17 @@ class WarmUp:
 
     def __init__(self, scratch: Path, pool: WorkerPool, busy: int, small: set[str]) -> None:
         self.scratch, self.pool, self.busy, self.small = scratch, pool, busy, small
-        self.start = math.nan  # seconds until the workers were ready and had loaded what is loaded once
+        self.start, self.ready = 0.0, False  # seconds until the workers were ready and had loaded what is loaded once
 
     def measure(self, pack: Sequence[Job]) -> Cost:
         """Time few steps with one evaluation, more until the times differ enough, and few with an evaluation each."""
         if pack[0].collection in self.small:
             pack = self._on_few(pack)
         steps = max(FIRST + 1, *(job.run.steps for job in pack))
-        first_time = self._time(pack, FIRST, FIRST, first=self.busy) if math.isnan(self.start) else math.nan
+        first_time = 0.0 if self.ready else self._time(pack, FIRST, FIRST, first=self.busy)
         short_time = self._time(pack, FIRST, FIRST)
-        if math.isnan(self.start):
-            self.start = max(0.0, first_time - short_time)
+        if not self.ready:
+            self.start, self.ready = max(0.0, first_time - short_time), True
         enough = ENOUGH * max(1.0, short_time) / 2
         n = FIRST if self.pool.devices[0] == "cpu" else STEADY // 4
         long_time = short_time
