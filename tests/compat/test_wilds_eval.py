@@ -14,7 +14,7 @@ from shiftbench.compat.wilds_eval import evaluate
 from shiftbench.compat.wilds_metadata import DATASETS
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.readers.wilds.photos import HELD_OUT, split
+from shiftbench.readers.wilds.photos import HELD_OUT, fold_split
 from tests.compat.wilds_inputs import RECORDED, Inputs, close, columns, inputs, ours, package, shown
 
 
@@ -332,7 +332,7 @@ def test_folds_rotate():
     countries = np.asarray([country for group in HELD_OUT.values() for country in group])
     assert len(set(countries)) == len(countries) == 23
     for fold, following in zip("ABCDE", "BCDEA", strict=True):
-        words, after = split(countries, fold), split(countries, following)
+        words, after = fold_split(countries, fold), fold_split(countries, following)
         assert set(words) == {"id_val", "val", "test"}  # 23 rows: all others are set aside
         assert np.array_equal(words == "val", after == "test")
 

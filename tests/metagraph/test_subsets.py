@@ -172,8 +172,6 @@ def test_the_summary_is_the_papers():
     assert (said["mean_size"], said["median_size"]) == (np.mean(sizes), np.median(sizes))
     with pytest.raises(ShiftBenchError, match="Lower min_size"):
         catalogue(c, Terms(min_size=1000))
-    with pytest.raises(ShiftBenchError, match=r"Did you mean 'object'\?"):
-        catalogue(c, Terms(class_kind="objects"))
     with pytest.raises(ShiftBenchError, match="between 0 and 1"):
         Terms(threshold=1.5)
 

@@ -365,7 +365,8 @@ def results_text(results: Results) -> str:
     for key, value in results.items():
         if key.startswith("count_"):
             continue
-        count = next((results[other] for other in _counts(key) if other in results), None)
+        counts = (f"count_{key.removeprefix(metric)}" for metric in METRICS if key.startswith(metric))
+        count = next((results[other] for other in counts if other in results), None)
         if count is None:
             lines.append(f"{key}: {value:.3f}")
         elif count and groups <= MOST:
@@ -374,7 +375,8 @@ def results_text(results: Results) -> str:
 
 
 def package_text(dataset: str, case: Case, results: Results) -> str:
-    """The results of one of WILDS' ten as the package prints them."""
+    """The results of one of WILDS' ten as the package prints them: a few lines, or a line for each group."""
+    lines: dict[str, str] = {}
     if dataset == "amazon" and "10th_percentile_acc" in results:
         lines = {"Average acc": "acc_avg", "10th percentile acc": "10th_percentile_acc", "Worst-group acc": "acc_wg"}
     elif dataset == "iwildcam":
@@ -383,13 +385,8 @@ def package_text(dataset: str, case: Case, results: Results) -> str:
         lines = {"Average precision": "ap"}
     elif dataset == "py150":
         lines = {key: key for key in ("Acc (Class-Method)", "Acc (Overall)", *(f"Acc ({kind})" for kind in KINDS))}
-    else:
-        return _by_group(dataset, case, results)
-    return "".join(f"{title}: {results[key]:.3f}\n" for title, key in lines.items())
-
-
-def _by_group(dataset: str, case: Case, results: Results) -> str:
-    """The text of a data set whose groups are printed."""
+    if lines:
+        return "".join(f"{title}: {results[key]:.3f}\n" for title, key in lines.items())
     if dataset == "civilcomments":
         return _identities(results)
     if dataset == "poverty":
@@ -434,11 +431,6 @@ def _identities(results: Results) -> str:
                 text += f"   acc on {title}: {results[f'acc_{key}']:.3f} (n = {results[f'count_{key}']:6.0f}) "
         text += "\n"
     return text + f"Worst-group acc: {results['acc_wg']:.3f}\n"
-
-
-def _counts(key: str) -> list[str]:
-    """Keys that may have the count of the group that a key is about."""
-    return [f"count_{key.removeprefix(metric)}" for metric in METRICS if key.startswith(metric)]
 
 
 def _classes_text(

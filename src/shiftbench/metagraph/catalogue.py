@@ -52,12 +52,10 @@ from shiftbench.metagraph.subsets import SUBJECT, Vocabulary, allowed_contexts, 
 class Terms:
     """When a tag is a class, when it makes a subset of one, and when two subsets are joined by an edge.
 
-    A class is a tag of kind `class_kind` ('': objects and subjects) with more than `more_than` subsets; a
-    subset has at least `min_size` items and a context of one of `kinds`, () meaning all; an edge is an overlap of at
-    least `threshold`.
+    A class is an object or a subject with more than `more_than` subsets; a subset has at least `min_size` items and a
+    context of one of `kinds`, () meaning all; an edge is an overlap of at least `threshold`.
     """
 
-    class_kind: str = ""
     kinds: tuple[str, ...] = ()
     min_size: int = 25
     more_than: int = 5
@@ -86,7 +84,7 @@ class Catalogue(NamedTuple):
 def catalogue(collection: Collection, terms: Terms | None = None) -> Catalogue:
     """The meta-graph of every class of a collection in memory."""
     terms, tags = terms or Terms(), collection.tags
-    classes = may_be_classes(tags, terms)
+    classes = may_be_classes(tags)
     order = counting_order(classes, len(tags.names), np.bincount(tags.tag, minlength=len(tags.names)))
     table = incidence(runs_of(tags.item), tags.tag, order)
     sizes: Counts = np.zeros((len(classes), len(order)), np.int32)
@@ -95,18 +93,15 @@ def catalogue(collection: Collection, terms: Terms | None = None) -> Catalogue:
                      lambda room: edges(table, room, terms.threshold))
 
 
-def may_be_classes(tags: Tags, terms: Terms) -> Ints:
-    """The tags of the asked kind, without attributes of classes."""
-    if terms.class_kind and terms.class_kind not in tags.kinds:
-        raise unknown("kind", terms.class_kind, set(tags.kinds), where="Classes")
-    kinds = (terms.class_kind,) if terms.class_kind else ("object", SUBJECT)
+def may_be_classes(tags: Tags) -> Ints:
+    """Objects and subjects, without attributes of classes."""
     owner = vocabulary(tags).owner
-    return np.asarray([code for code, kind in enumerate(tags.kinds) if kind in kinds and not owner[code]],
+    return np.asarray([code for code, kind in enumerate(tags.kinds) if kind in ("object", SUBJECT) and not owner[code]],
                       np.int64)
 
 
 def assembled(
-    name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts, count: "Callable[[Plan], list[Runs]]"
+    name: str, tags: Tags, terms: Terms, order: Ints, sizes: Counts, count: Callable[[Plan], list[Runs]]
 ) -> Catalogue:
     """Choose classes and subsets by their sizes, `count` the edges of that plan, and put both into one catalogue.
 
@@ -116,7 +111,11 @@ def assembled(
     kept = kept_contexts(tags, words, order, sizes, terms)
     enough = kept.sum(axis=1) > terms.more_than
     if not enough.any():
-        raise _no_class(name, tags, terms)
+        raise ShiftBenchError(
+            f"No tag in '{name}' has more than {terms.more_than} contexts with at least {terms.min_size} items each. "
+            "Lower min_size." if tags.names else
+            f"Collection '{name}' has no tags, and a meta-graph is made of tags. Read it from annotations of what is "
+            "in each image: coco, gqa or metashift.")
     kept &= enough[:, None]
     ranks = np.flatnonzero(enough)
     ranks = ranks[np.argsort(order[ranks])]
@@ -142,17 +141,6 @@ def kept_contexts(tags: Tags, words: Vocabulary, order: Ints, sizes: Counts, ter
         kept[row, rank[owned]] = large[row, rank[owned]] & of_class[owned]
         kept[row, row] = False
     return kept
-
-
-def _no_class(name: str, tags: Tags, terms: Terms) -> ShiftBenchError:
-    if not tags.names:
-        return ShiftBenchError(f"Collection '{name}' has no tags, and a meta-graph is made of tags. Read it from "
-                               "annotations of what is in each image: coco, gqa or metashift.")
-    of_kind = f" of kind '{terms.class_kind}'" if terms.class_kind else ""
-    others = sorted(set(tags.kinds) - {terms.class_kind})
-    also = f", or name another kind of class: {', '.join(others)}" if others else ""
-    return ShiftBenchError(f"No tag{of_kind} in '{name}' has more than {terms.more_than} contexts with at least "
-                           f"{terms.min_size} items each. Lower min_size{also}.")
 
 
 def summary(graphs: Catalogue, tags: Tags) -> dict[str, Any]:
@@ -243,7 +231,7 @@ def described(folder: Path | str) -> tuple[str, Tags]:
 
 
 def _catalogue(name: str, tags: Tags, terms: Terms, cells: int, total: Total) -> Catalogue:
-    classes, n_tags = may_be_classes(tags, terms), len(tags.names)
+    classes, n_tags = may_be_classes(tags), len(tags.names)
     by_code = counting_order(classes, n_tags, np.zeros(n_tags, np.int64))
     sizes = mirrored(total(sizes_in, by_code, len(classes)))
     frequency: Ints = np.zeros(n_tags, np.int64)
