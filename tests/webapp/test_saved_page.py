@@ -7,8 +7,7 @@ import pytest
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.webapp.home_view import home, save_view
-from shiftbench.webapp.page_files import OWN, PLACE, SAVED, VENDORED, inline_hash, page_file
-from shiftbench.webapp.server import filled, saved_page
+from shiftbench.webapp.server import OWN, PLACE, SAVED, VENDORED, filled, inline_hash, page_file, saved_page
 from shiftbench.webapp.shelf import Shelf
 from shiftbench.webapp.studio import Query, Studio
 

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from shiftbench.webapp.page_files import FILES, VENDORED
+from shiftbench.webapp.server import FILES, VENDORED
 from tests.webapp.conftest import TOKEN
 
 

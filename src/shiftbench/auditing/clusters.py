@@ -14,7 +14,7 @@ import pyarrow as pa
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.model_outputs import id_column
 from shiftbench.auditing.predicates import Draft, Predicate, unpacked
-from shiftbench.core.arrays import Bools, Floats, Ints, child, in_short, positions, read_array
+from shiftbench.core.arrays import Bools, Floats, Ints, Values, child, in_short, positions, read_array
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.tables import decimal, is_frame, read_table, strings, table_name
 from shiftbench.data.predictions import IDS
@@ -42,17 +42,22 @@ def read_features(source: Any, items: Items, id: str = "") -> Floats:
         rows = positions(items.facts.items, known)
     else:
         folder = _kept(Path(source))
-        features, present = read_array(folder / "features.npy"), read_array(folder / "present.npy")
-        count = 0 if items.collection is None else len(items.collection)
-        if features.ndim != 2 or features.dtype.kind != "f" or present.shape != (count,) or len(features) != count:
-            raise ShiftBenchError(f"{folder}: holds no features of the {count:,} items of the collection. Name the "
-                                  "folder that `shiftbench embed` wrote for it, and audit with --data of a benchmark "
-                                  "or of that collection.")
-        rows = np.arange(0) if items.rows is None else items.rows
-        rows = np.where(present.astype(np.bool_)[rows], rows, -1)
+        features, rows = kept_features(folder, items)
     if not (rows >= 0).any():
         raise ShiftBenchError(f"{table_name(source)}: has no features of the items that are audited.")
     return np.where(rows[:, None] >= 0, np.asarray(features, np.float64)[rows], np.nan)
+
+
+def kept_features(folder: Path, items: Items) -> tuple[Values, Ints]:
+    """The features that `embed` wrote for all items of a collection, and the row of each of `items`, -1 without."""
+    features, present = read_array(folder / "features.npy"), read_array(folder / "present.npy")
+    count = 0 if items.collection is None else len(items.collection)
+    if (features.ndim != 2 or features.dtype.kind != "f" or present.shape != (count,) or len(features) != count
+            or items.rows is None):
+        raise ShiftBenchError(f"{folder}: holds no features of the {count:,} items of the collection. Name the "
+                              "folder that `shiftbench embed` wrote for it, and audit with --data of a benchmark "
+                              "or of that collection.")
+    return features, np.where(present.astype(np.bool_)[items.rows], items.rows, -1)
 
 
 def _kept(folder: Path) -> Path:

@@ -245,6 +245,9 @@ def gate(
                               "with --contexts, or the least value of a metric with --floor.")
     if not math.isfinite(budget):
         raise ShiftBenchError(f"The budget is {budget}, but must be a number.")
+    search = "" if against is None else _search(new, data, against)
+    if isinstance(data, str | Path) and (Path(data) / MARKER).is_file():
+        data = Benchmark.load(data)
     items = join(new, data, item_loss, label=label, against=against, split=split, id=id, columns=columns)
     error = (1 - checked(level)) / n_checks
     room = budget / 100 if item_loss.unit == "share" else budget
@@ -255,7 +258,6 @@ def gate(
                              for check in checks if check.kind == LEVEL and check.unit == "share" and check.limit >= 1),
              *([f"Intervals are over clusters of '{cluster}'; those of floors are over items."]
                              if cluster and measures else [])]
-    search = "" if against is None else _search(new, data, against)
     return Gate(tuple(checks), unsure, level, tuple(notes), search)
 
 
@@ -302,11 +304,9 @@ def _floors(
     columns: Mapping[str, str] | None,
 ) -> list[Check]:
     """A check per floor, with the intervals of `score`."""
-    benchmark = _own_benchmark(data)
-    if benchmark is None:
-        benchmark = _as_benchmark(items)
-        if isinstance(new, Predictions):
-            new = _taken(new, benchmark)
+    benchmark = data if isinstance(data, Benchmark) else _as_benchmark(items)
+    if data is not benchmark and isinstance(new, Predictions):
+        new = _taken(new, benchmark)
     if isinstance(new, str | Path) and Path(new).is_dir():
         new = Path(new) / PREDICTIONS
     predictions = read_predictions(new, benchmark, ignore_splits=True, columns=columns, ignore_extra=True)
@@ -324,13 +324,6 @@ def _floors(
                      for end, side in ((row["low"], -1), (row["high"], 1)))
         checks.append(Check(str(measure), FLOOR, row["n"], row["value"], low, high, floor, metric.unit, metric.lower))
     return checks
-
-
-def _own_benchmark(data: Any) -> Benchmark | None:
-    """The benchmark that the data are, if they are one."""
-    if isinstance(data, str | Path) and (Path(data) / MARKER).is_file():
-        return Benchmark.load(data)
-    return data if isinstance(data, Benchmark) else None
 
 
 def _as_benchmark(items: Items) -> Benchmark:

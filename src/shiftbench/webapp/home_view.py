@@ -17,10 +17,9 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_json, read_toml, write_json
 from shiftbench.data.scores import RUN
 from shiftbench.sweeps.status import summary
-from shiftbench.webapp.page_files import VIEWS
 from shiftbench.webapp.runs_view import states_of
 from shiftbench.webapp.shelf import MARKERS, Thing
-from shiftbench.webapp.studio import Action, Answer, Query, Studio
+from shiftbench.webapp.studio import VIEWS, Action, Answer, Query, Studio
 
 FOLDER, FORMAT = "views", "shiftbench view"
 LONGEST, LONGEST_ROUTE = 80, 20_000

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftbench.auditing.clusters import kept_features
 from shiftbench.auditing.contexts import inside
 from shiftbench.auditing.join import Items, join
 from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.arrays import Bools, Floats, Ints, read_array
+from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.collection import Collection
@@ -191,12 +192,8 @@ def two_components(studio: Studio, outcomes: Outcomes, name: str) -> tuple[Ints,
 
 def mapped(outcomes: Outcomes, folder: Path) -> tuple[Ints, Floats]:
     """The open items that a map shows, and their features."""
-    table, present = (read_array(folder / file) for file in ("features.npy", "present.npy"))
-    count = 0 if outcomes.items.collection is None else len(outcomes.items.collection)
-    if table.ndim != 2 or len(table) != count or present.shape != (count,) or outcomes.items.rows is None:
-        raise ShiftBenchError(f"{folder}: holds no features of the {count:,} items of the collection.")
-    rows = outcomes.items.rows
-    chosen = np.flatnonzero(~outcomes.sealed & np.asarray(present, np.bool_)[rows])[:MAPPED]
+    table, rows = kept_features(folder, outcomes.items)
+    chosen = np.flatnonzero(~outcomes.sealed & (rows >= 0))[:MAPPED]
     if len(chosen) < 3:
         raise ShiftBenchError(f"{folder}: has features of {len(chosen)} of these items. Run `shiftbench embed` first.")
     return chosen, np.asarray(table[rows[chosen]], np.float32)

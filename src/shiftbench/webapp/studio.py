@@ -20,6 +20,10 @@ T = TypeVar("T")
 
 # The state that a URL asks for
 
+VIEWS = ("home", "collection", "graph", "design", "runs", "compare", "failures")
+"""The pages, by their names in the address."""
+
+
 def request(name: str, /, **state: str) -> str:
     """The request for a view in a state, as the page writes it: see `request` of answers.js.
 
