@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shiftbench.core.arrays import Ints, Strs, Values, positions, to_strings
-from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.tables import filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
 from shiftbench.data.image_files import image_folder, paths_below
@@ -180,6 +180,12 @@ def _times(path: Path, table: pa.Table) -> dict[str, Values]:
                               f"({first_line(problem)}).") from problem
     parts = {"year": pc.year(time), "month": pc.month(time), "hour": pc.hour(time)}
     return {"datetime": to_strings(text), **{key: np.asarray(part, np.int64) for key, part in parts.items()}}
+
+
+def one_of(path: Path, kind: str, column: str, values: Strs, allowed: Sequence[str]) -> None:
+    """Check that a column has no other words."""
+    for row in np.flatnonzero(~np.isin(values, allowed))[:1]:
+        raise unknown(kind, str(values[row]), allowed, f"{path}: row {row}, column '{column}'")
 
 
 def digits(path: Path, times: Values, start: int, length: int = 2) -> Ints:

@@ -11,7 +11,7 @@ from shiftbench.core.arrays import Bools, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.tables import decimal, filled, read_table, strings, whole, within
 from shiftbench.data.collection import Collection
-from shiftbench.readers.wilds.metadata import digits, needed, pictures, shuffled
+from shiftbench.readers.wilds.metadata import digits, needed, one_of, pictures, shuffled
 
 RXRX1 = ("cell_type", "dataset", "experiment", "plate", "well", "site", "sirna_id")
 FMOW = ("split", "category", "timestamp", "country_code")
@@ -53,7 +53,7 @@ def rxrx1(folder: Path, images: bool = True) -> Collection:
     filled(path, table, RXRX1, blank=True)
     cells, part, experiment, well = (strings(path, table, name)
                                      for name in ("cell_type", "dataset", "experiment", "well"))
-    _allowed(path, "dataset", part, ("train", "val", "test"))
+    one_of(path, "split", "dataset", part, ("train", "val", "test"))
     plate, site, y = (whole(path, table, name) for name in ("plate", "site", "sirna_id"))
     within(path, "site", site, 2, 1)
     files = [f"images/{e}/Plate{p}/{w}_s{s}.png" for e, p, w, s in zip(
@@ -122,7 +122,7 @@ def fmow_rows(folder: Path) -> FmowRows:
     table = read_table(path, FMOW, text=FMOW, every=False)
     filled(path, table, ("split", "category", "timestamp"), blank=True)
     file_split = strings(path, table, "split")
-    _allowed(path, "split", file_split, ("train", "val", "test", "seq"))
+    one_of(path, "split", "split", file_split, ("train", "val", "test", "seq"))
     year = digits(path, strings(path, table, "timestamp"), 0, 4)
     country = strings(path, table, "country_code", gap="")
     first, last = LAST_YEARS
@@ -231,9 +231,7 @@ def _held_out(country: Strs, fold: str, test: str = "test", val: str = "val", tr
 
 def _countries(path: Path, table: pa.Table) -> Strs:
     country = strings(path, table, "country")
-    countries = tuple(name for group in HELD_OUT.values() for name in group)
-    for row in np.flatnonzero(~np.isin(country, countries))[:1]:
-        raise unknown("country", str(country[row]), countries, f"{path}: row {row}")
+    one_of(path, "country", "country", country, [name for group in HELD_OUT.values() for name in group])
     return country
 
 
@@ -277,8 +275,3 @@ def celeba(folder: Path, images: bool = True) -> Collection:
         items=items,
         factors={"label": np.where(y == 1, "blond", "not blond"), "y": y, **attributes, "split": CELEBA_SPLITS[codes]},
         pixels=pixels, root=root)
-
-
-def _allowed(path: Path, column: str, values: Strs, allowed: tuple[str, ...]) -> None:
-    for row in np.flatnonzero(~np.isin(values, allowed))[:1]:
-        raise unknown("split", str(values[row]), allowed, f"{path}: row {row}, column '{column}'")
