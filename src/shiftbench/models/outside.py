@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -79,19 +79,9 @@ def feed_of(name: str) -> Feed:
     return library.feed(own_name)
 
 
-class Library(Protocol):
-    """The interface to a library. `channels_last`: its nets take images in any order of memory."""
-
-    channels_last: bool
-
-    def feed(self, name: str) -> Feed: ...
-
-    def module(self, name: str, n_classes: int, side: int, *, pretrained: bool) -> nn.Module:
-        """A module with that many outputs, or with its own head where that is 0, for images of this side (0: its own).
-        A pretrained one may come with its own head all the same."""
-
-    def classes(self, name: str, module: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the classes of its own head, and their WordNet ids; empty where it has none."""
+# The interface to a library: `feed` says what a model is fed; `module` builds it with that many outputs (0: its own
+# head) for images of that side (0: its own), and a pretrained one may come with its own head all the same; `classes`
+# are the names of its own head's classes and their WordNet ids. `channels_last`: images may lie in any order of memory.
 
 
 class Timm:
@@ -223,6 +213,7 @@ MOST_TOKENS = 512
 """A run may say more with its `size`, where the model has positions for them."""
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
 """Pillow's numbers, which image processors use."""
+Library = Timm | Torchvision | HuggingFace
 KNOWN: dict[str, Library] = {"timm": Timm(), "torchvision": Torchvision(), "hf": HuggingFace()}
 
 

@@ -296,34 +296,23 @@ def wrong_outputs(name: str, outputs: int, n_classes: int) -> ShiftBenchError:
 # Models of the user's own
 
 def own_class_of(name: str) -> type[Net]:
-    """The class of the nets of a user's model, by the name that a run has for it."""
-    library, model = library_of(name), facts(name)
-    if model.builder is not None:
-        return _registered(name, model)
-    return _of_file(name, file_digest(file_of(name))) if library == "file" else _of_object(name)
+    """The class of the nets of a user's model, by the name that a run has for it; of FILE.py:FUNCTION as the file is
+    now."""
+    model = facts(name)
+    of_file = model.builder is None and library_of(name) == "file"
+    return _own_class_of(name, model, file_digest(file_of(name)) if of_file else "")
 
 
 _OBJECTS: dict[str, Builder] = {}
 
 
 @cache
-def _of_object(name: str) -> type[Net]:
-    if name not in _OBJECTS:
+def _own_class_of(name: str, model: Model, digest: str) -> type[Net]:
+    builder = model.builder or (_function(name) if digest else _OBJECTS.get(name))
+    if builder is None:
         raise ShiftBenchError(f"Model '{name}' was a module in memory, which this process does not have. Only the same "
                               "object resumes its run: sb.train(…, model=OBJECT).")
-    return own_class(name, _OBJECTS[name], facts(name))
-
-
-@cache
-def _registered(name: str, model: Model) -> type[Net]:
-    assert model.builder is not None
-    return own_class(name, model.builder, model)
-
-
-@cache
-def _of_file(name: str, digest: str) -> type[Net]:
-    """The nets of FILE.py:FUNCTION as the file is now."""
-    return own_class(name, _function(name), facts(name))
+    return own_class(name, builder, model)
 
 
 def file_of(name: str) -> Path:

@@ -233,8 +233,8 @@ def open_model(model: Any, request: Request, options: Options) -> Classifier:
         raise ShiftBenchError(f"{name}: has classes of its own, so prompts have no use. They are for openclip: and "
                               "hf-nli:.")
     if zero_shot and address:
-        zero_shot_models = load_torch("shiftbench.predicting.zero_shot")
-        opener = zero_shot_models.open_clip_model if library == "openclip" else zero_shot_models.open_nli
+        torch_models = load_torch("shiftbench.predicting.torch_models")
+        opener = torch_models.open_clip_model if library == "openclip" else torch_models.open_nli
         classifier: Classifier = opener(address, options, request.labels)
     elif library in LIBRARIES and address:
         classifier = load_torch("shiftbench.predicting.torch_models").open_library_model(name, options)
