@@ -16,7 +16,7 @@ from shiftbench.reporting.sections.fine_grained_numbers import Estimate, agreeme
 from shiftbench.reporting.sections.fine_grained_scores import COUNTED, FineGrainedScores
 from shiftbench.scoring.intervals import LEVEL
 
-AGREES, DIFFERS, OPEN = VERDICTS = ("agrees", "does not agree", "undecided")
+AGREES, DIFFERS, OPEN = ("agrees", "does not agree", "undecided")
 LIMITED = 5.0
 """Our reading of "limited improvement" and of "rarely much better": less than this many per cent over the baseline."""
 CONSISTENT = 0.5
