@@ -15,7 +15,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Batch, Task
-from shiftbench.methods.stages import _LastLayer
+from shiftbench.methods.dfr import _LastLayer
 from shiftbench.models import build
 from shiftbench.training.data import Data
 from shiftbench.training.evaluate import predict_all

@@ -1,4 +1,4 @@
-"""Methods that are ERM in two stages: a last layer that is trained again on other items, and just train twice."""
+"""A last layer that is trained again, on other items than the features below it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
-from shiftbench.methods.method import (
-    METHODS,
-    Batch,
-    Method,
-    Stage,
-    Task,
-    Trained,
-    check_finite,
-    check_share,
-    memory,
-    per_item,
-)
+from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained, check_finite, memory, per_item
 from shiftbench.methods.reweight import balance
 from shiftbench.methods.space import Power, Space
 
@@ -98,35 +86,3 @@ class LastLayer(Method):
 
     def fit(self) -> Generator[Stage, Trained, Trained]:
         return (yield Stage(self, trains=("head",), split=self.split))
-
-
-@register(METHODS, "jtt")
-@dataclass(frozen=True)
-class JTT(Method):
-    """Just train twice (Liu et al., 2021).
-
-        E = { i : f_1(x_i) != y_i },     min  1/n ( lambda * sum_{i in E} l(f(x_i), y_i)  +  sum_{i not in E} l )
-
-    f_1 is ERM's after the share `first` of the run's steps; E are its errors among the training items. f starts from
-    scratch. It needs to know neither domains nor groups in training.
-
-    Our reading, where codes differ. The loss of an error is multiplied by lambda, as in SubpopBench and Wiles et al.;
-    the paper shows it lambda times as often, which is the same in the mean, up to a factor on the whole loss. f_1 has
-    the weights that the run chooses (`select_on`), as every stage does; the paper takes the last. Half of the steps is
-    what Wiles et al. and SubpopBench give f_1. lambda is SubpopBench's; Wiles et al. have 20.
-    """
-
-    upweight: float = 10.0  # lambda
-    first: float = 0.5  # share of the run's steps that f_1 is trained for
-
-    family: ClassVar[str] = "adaptive"
-    space: ClassVar[Space] = {"upweight": Power(10, 0, 2.5)}
-
-    def __post_init__(self) -> None:
-        check_share(self, "first", positive=True)
-
-    def fit(self) -> Generator[Stage, Trained, Trained]:
-        first = yield Stage(ERM(), share=self.first)
-        wrong = first.wrong("train")
-        idle = {} if wrong.any() else {"upweight": "the first model makes no error on the training items"}
-        return (yield Stage(self, weights=torch.where(wrong, self.upweight, 1.0), idle=idle))
