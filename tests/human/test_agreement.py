@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbench.human.people import agreement, clustered
-from shiftbench.scoring.intervals import bootstrap, wilson
-from shiftbench.scoring.metrics.classification import accuracy, over_pairs, pairwise, pairwise_accuracy
+from shiftbench.human.people import agreement, clustered, over_pairs
+from shiftbench.scoring.intervals import wilson
+from shiftbench.scoring.metrics import accuracy
 from tests.strategies import seeds
 
 # Pairwise accuracy
@@ -17,28 +17,30 @@ def tables(seed, classes, n):
     return rng.integers(0, classes, n), rng.normal(size=(n, classes)).round(1).astype(np.float32)
 
 
+def over_all_pairs(label, scores):
+    """The mean of the pairwise accuracy over all pairs of classes."""
+    return over_pairs(label, scores, [(a, b) for a in range(scores.shape[1]) for b in range(a)]).value
+
+
 @given(seeds, st.integers(2, 6), st.integers(1, 60))
 def test_pairwise_accuracy_is_a_double_loop(seed, classes, n):
     """For every pair: of the items of the two classes, the share whose own class has the higher score, ties half."""
     label, scores = tables(seed, classes, n)
-    found = pairwise(label, scores).accuracy()
     values = []
     for a in range(classes):
         for b in range(a + 1, classes):
             of = [i for i in range(n) if label[i] in (a, b)]
             right = [1.0 if scores[i, label[i]] > scores[i, a + b - label[i]] else
                      0.5 if scores[i, a] == scores[i, b] else 0.0 for i in of]
+            alone, turned = (over_pairs(label, scores, [pair]) for pair in ((a, b), (b, a)))
             if {a, b} <= set(label.tolist()):
                 values.append(np.mean(right))
-                assert found[a, b] == found[b, a] == pytest.approx(values[-1])
-                alone = over_pairs(label, scores, [(a, b)])
-                assert alone.value == pytest.approx(values[-1])
+                assert alone.value == turned.value == pytest.approx(values[-1])
                 assert alone.n == len(of)
             else:
-                assert np.isnan(found[a, b])
-    assert pairwise_accuracy(label, scores) == pytest.approx(np.mean(values) if values else np.nan, nan_ok=True)
-    every = over_pairs(label, scores, [(a, b) for a in range(classes) for b in range(a)])
-    assert every.value == pytest.approx(pairwise_accuracy(label, scores), nan_ok=True)
+                assert np.isnan(alone.value)
+                assert np.isnan(turned.value)
+    assert over_all_pairs(label, scores) == pytest.approx(np.mean(values) if values else np.nan, nan_ok=True)
 
 
 @given(seeds, st.integers(2, 6), st.integers(2, 60))
@@ -49,8 +51,8 @@ def test_pairwise_accuracy_knows_no_order(seed, classes, n):
     rename, rows = rng.permutation(classes), rng.permutation(n)
     moved = np.empty_like(scores)
     moved[:, rename] = scores
-    again = pairwise_accuracy(rename[label][rows], (moved + np.arange(n, dtype=np.float32)[:, None])[rows].round(1))
-    assert again == pytest.approx(pairwise_accuracy(label, scores), nan_ok=True)
+    again = over_all_pairs(rename[label][rows], (moved + np.arange(n, dtype=np.float32)[:, None])[rows].round(1))
+    assert again == pytest.approx(over_all_pairs(label, scores), nan_ok=True)
 
 
 @given(seeds, st.integers(2, 40))
@@ -58,12 +60,11 @@ def test_with_two_classes_it_is_accuracy(seed, n):
     """Two classes make one pair; no two scores are equal here."""
     rng = np.random.default_rng(seed)
     label, scores = np.append(rng.integers(0, 2, n), [0, 1]), rng.normal(size=(n + 2, 2))
-    assert pairwise_accuracy(label, scores) == pytest.approx(accuracy(label, scores))
+    assert over_all_pairs(label, scores) == pytest.approx(accuracy(label, scores))
 
 
 def test_an_empty_table_has_no_pairwise_accuracy():
     """Without two classes that have items there is no pair, and the value is NaN rather than 0."""
-    assert np.isnan(pairwise_accuracy(np.zeros(3, int), np.zeros((3, 2))))
     assert np.isnan(over_pairs(np.zeros(3, int), np.zeros((3, 2)), [(0, 1)]).value)
 
 
@@ -87,18 +88,8 @@ def test_the_variance_over_pairs_is_that_of_a_bootstrap(balanced):
 def test_balanced_counts_both_classes_alike():
     """With nine right items of one class and one wrong item of the other, half of each class is right on average."""
     label, scores = np.asarray([0] * 9 + [1]), np.tile([1.0, 0.0], (10, 1))
-    assert pairwise(label, scores).accuracy()[0, 1] == pytest.approx(0.9)
-    assert pairwise(label, scores).accuracy(balanced=True)[0, 1] == pytest.approx(0.5)
+    assert over_pairs(label, scores, [(0, 1)]).value == pytest.approx(0.9)
     assert over_pairs(label, scores, [(0, 1)], balanced=True).value == pytest.approx(0.5)
-
-
-def test_pairwise_accuracy_can_be_weighted():
-    """A weight counts an item so many times, which is what a bootstrap needs."""
-    label, scores = tables(5, 3, 40)
-    times = np.random.default_rng(1).integers(0, 4, 40)
-    many = pairwise_accuracy(np.repeat(label, times), np.repeat(scores, times, axis=0))
-    assert pairwise_accuracy(label, scores, times.astype(float)) == pytest.approx(many)
-    assert len(bootstrap(lambda w: pairwise_accuracy(label, scores, w), 40, replicates=5)) == 5
 
 
 # Agreement and intervals

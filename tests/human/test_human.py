@@ -16,7 +16,6 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.human import Design, Key, plan, read_answers, write_study
 from shiftbench.human.answers import checksum
-from shiftbench.scoring.metrics.classification import pairwise
 from tests.strategies import seeds
 
 KINDS = ("Quokkadont", "Xylophagus", "Zwartjesbok", "Jubjubbird")
@@ -176,7 +175,10 @@ def test_answers_become_scores(study, tmp_path):
         each = scores.where(method="human", split=split, metric="pairwise_accuracy")
         assert sorted(set(each["group"]) - {"all"}) == pairs
         rows = made.rows(split)
-        expected = pairwise(made.label[rows], logits[rows]).accuracy(balanced=True)
+        of_class = [logits[rows][made.label[rows] == code] for code in range(4)]
+        expected = {(a, b): np.mean([(of_class[a][:, a] > of_class[a][:, b]).mean(),
+                                     (of_class[b][:, b] > of_class[b][:, a]).mean()])
+                    for a in range(4) for b in range(4) if a != b}
         codes = [tuple(made.names["label"].index(name) for name in pair) for pair in study.pairs]
         model = scores.where(method="net", split=split, metric="pairwise_accuracy")
         assert model.where(group="all")["value"][0] == pytest.approx(np.mean([expected[pair] for pair in codes]))

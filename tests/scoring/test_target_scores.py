@@ -25,9 +25,8 @@ from shiftbench.data.target import (
     tokens_text,
 )
 from shiftbench.scoring import means, score
+from shiftbench.scoring.beyond_classes import KINDS, domain_items, precision_items, r_items, ratio_items
 from shiftbench.scoring.judge import GAP
-from shiftbench.scoring.metrics.beyond_classes import KINDS, domain_items, r_items, ratio_items
-from shiftbench.scoring.metrics.curves import precision_items
 
 quick = settings(max_examples=40, deadline=None)
 

@@ -10,16 +10,17 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.metrics import tally
-from shiftbench.scoring.metrics.beyond_classes import (
+from shiftbench.scoring.beyond_classes import (
     detection_accuracy,
+    group_means,
     intersection_over_union,
     pearson_by_group,
+    percentile_over_groups,
+    precision_items,
     squared_errors,
     token_hits,
 )
-from shiftbench.scoring.metrics.classification import group_means, percentile_over_groups
-from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.metrics import tally
 
 generators = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 
@@ -78,7 +79,7 @@ def test_tasks_in_turns_are_tasks_at_once(monkeypatch):
     """How many labels are sorted at once changes nothing."""
     label, score = tasks(np.random.default_rng(0), 30, 7)
     whole = precision_items(label, score)
-    monkeypatch.setattr("shiftbench.scoring.metrics.curves.ENTRIES", 70)
+    monkeypatch.setattr("shiftbench.scoring.beyond_classes.ENTRIES", 70)
     turns = precision_items(label, score)
     assert turns.value == pytest.approx(whole.value)
     np.testing.assert_allclose(turns.items, whole.items)

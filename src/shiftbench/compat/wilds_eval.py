@@ -25,16 +25,18 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.groupings import Coded, Grouping, group_by
 from shiftbench.readers.wilds.comments import IDENTITIES
-from shiftbench.scoring.metrics import tally
-from shiftbench.scoring.metrics.beyond_classes import (
+from shiftbench.scoring.beyond_classes import (
     KINDS,
+    Grouped,
     detection_accuracy,
+    group_means,
     pearson_by_group,
+    percentile_over_groups,
+    precision_items,
     squared_errors,
     token_hits,
 )
-from shiftbench.scoring.metrics.classification import Grouped, group_means, percentile_over_groups
-from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.metrics import tally
 
 Results = dict[str, float]
 MOST = 60

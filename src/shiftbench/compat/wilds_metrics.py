@@ -12,8 +12,7 @@ from shiftbench.compat.grouper import as_array
 from shiftbench.compat.wilds_tensors import avg_over_groups, get_counts, maximum, minimum, numel
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.later import torch
-from shiftbench.scoring.metrics.beyond_classes import detection_accuracy, pearson_by_group
-from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.beyond_classes import detection_accuracy, pearson_by_group, precision_items
 
 Function = Callable[..., Any]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints, child, encode, positions
 from shiftbench.core.errors import printable
@@ -23,7 +24,6 @@ from shiftbench.scoring import GAP, score_models
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, interval, student, wilson
 from shiftbench.scoring.intervals.estimates import normal_quantile
 from shiftbench.scoring.metrics import percent
-from shiftbench.scoring.metrics.classification import PairMean, over_pairs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -127,6 +127,54 @@ def model_scores(
             rows.append({**head, "split": GAP, "group": ALL, "n": means[1].n, "metric": f"{METRIC}_gap", "value": gap,
                          "low": gap - half, "high": gap + half})
     return Scores.of(rows if replicates else [{**row, "low": math.nan, "high": math.nan} for row in rows])
+
+
+class PairMean(NamedTuple):
+    """A mean over pairs of classes, its variance through the items, and how many comparisons it is made of."""
+
+    value: float
+    variance: float
+    n: int
+
+
+
+def over_pairs(
+    label: Ints, scores: npt.NDArray[np.floating], pairs: Sequence[tuple[int, int]], *, balanced: bool = False
+) -> PairMean:
+    """Mean over these pairs of classes, each once, of the accuracy when only the two are asked for (BREEDS, A.7.2).
+
+    With wins[a, b] the items of class a with a higher score for a than for b, a tie counting half, it is
+
+        A[a, b] = (wins[a, b] + wins[b, a]) / (size[a] + size[b]).
+
+    `balanced` counts both classes alike whatever their sizes, as a task does that asks for equally many of each:
+    A[a, b] = (wins[a, b] / size[a] + wins[b, a] / size[b]) / 2. A pair with an empty class is left out. An item takes
+    part in every pair of its class, so its parts are summed before their spread is taken:
+
+        mean = Σ_i c_i,   Var = Σ_a n_a / (n_a − 1) Σ_{i in a} (c_i − mean over a)².
+    """
+    n_classes = scores.shape[1]
+    chosen = np.zeros((n_classes, n_classes))
+    for a, b in pairs:
+        chosen[a, b] = chosen[b, a] = 1.0
+    size = np.bincount(label, minlength=n_classes).astype(np.float64)
+    chosen[size == 0] = chosen[:, size == 0] = 0.0
+    if not chosen.any():
+        return PairMean(math.nan, math.nan, 0)
+    weight = chosen / (2 * size[:, None] if balanced else size[:, None] + size).clip(1) / (chosen.sum() / 2)
+    own = scores[np.arange(len(label)), label][:, None]
+    wins = (own > scores) + 0.5 * (own == scores)  # of an item's own class over every class; a tie counts half
+    contribution = (wins * weight[label]).sum(axis=1)
+    centre = np.bincount(label, contribution, n_classes) / size.clip(1)
+    spread = np.bincount(label, (contribution - centre[label]) ** 2, n_classes)
+    return PairMean(float(contribution.sum()), float((spread * size / (size - 1).clip(1)).sum()),
+                    int((chosen.sum(axis=1) * size).sum()))
+
+
+def _beats(label: Ints, scores: npt.NDArray[np.floating]) -> Floats:
+    """Items × classes: 1 where the item's own class has the higher score, ½ where both have the same."""
+    true_score = scores[np.arange(len(label)), label][:, None]
+    return np.asarray((true_score > scores) + 0.5 * (true_score == scores), np.float64)
 
 
 def _ends(mean: PairMean, level: float) -> Row:

@@ -19,8 +19,6 @@ from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.scoring.intervals import Means, over_runs, student, wilson
 from shiftbench.scoring.intervals.estimates import Estimate, Law, Measured, estimate, on_the_logit_scale
 from shiftbench.scoring.intervals.worst import mirrored, worst_loss, worst_share
-from shiftbench.scoring.metrics.classification import calibration, confidences
-from shiftbench.scoring.metrics.curves import auc_items
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")
@@ -118,6 +116,111 @@ def _larger(
     if losses is not None:
         measured.append(worst_loss(losses[:, rows], start, owner, level).measured("worst_hard_nll", SIDES, size))
     return measured
+
+
+# AUC
+
+def midranks(values: npt.NDArray[np.floating]) -> Floats:
+    """Ranks from 1 within each row; equal values share the mean of their ranks."""
+    rows, n = values.shape
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    new = np.ones((rows, n), np.bool_)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.flatnonzero(new)  # no tie goes over the end of a row, since a row begins anew
+    size = np.diff(np.append(first, rows * n))
+    middle = np.repeat(first + (size + 1) / 2, size).reshape(rows, n) - np.arange(rows)[:, None] * n
+    ranks = np.empty((rows, n))
+    np.put_along_axis(ranks, order, middle, axis=1)
+    return ranks
+
+
+def placements(positive: Bools, score: npt.NDArray[np.floating]) -> Floats:
+    """V of every item: the share of the other polarity that it is on the right side of; runs × items.
+
+    With m positives, k negatives and ψ(x, y) = 1 where x > y, ½ where x = y, the area under the ROC curve is
+
+        A = P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) = mean of V over the positives = mean of V over the negatives,
+        V(positive) = mean of ψ(it, y) over the negatives y,    V(negative) = mean of ψ(x, it) over the positives x,
+        Var(A) = Var_positives(V) / m + Var_negatives(V) / k        (DeLong, DeLong & Clarke-Pearson, 1988).
+
+    V comes from midranks, so that the cost is that of sorting (Sun & Xu, 2014).
+    """
+    above, below = np.flatnonzero(positive), np.flatnonzero(~positive)
+    ranks = midranks(score)
+    shares = np.empty(score.shape)
+    shares[:, above] = (ranks[:, above] - midranks(score[:, above])) / max(1, len(below))
+    shares[:, below] = 1 - (ranks[:, below] - midranks(score[:, below])) / max(1, len(above))
+    return shares
+
+
+def auc_items(positive: Bools, score: npt.NDArray[np.floating]) -> Floats:
+    """Runs × items: contributions whose mean over the items is AUC, and whose spread over n is DeLong's variance.
+
+        c_i = A + (n / m) √(m / (m − 1)) (V_i − A) for a positive, and the same with k for a negative.
+
+    `score[r, i]` is run r's for item i, the larger the likelier positive; infinite ones are scores like others. NaN
+    throughout where all items have one polarity, or where a run has a score that is not a number.
+    """
+    m, n = int(positive.sum()), len(positive)
+    if not 0 < m < n:
+        return np.full(score.shape, np.nan)
+    value = placements(positive, np.asarray(score, np.float64))
+    area = value[:, positive].mean(axis=1, keepdims=True)
+    weight = np.where(positive, _worth(n, m), _worth(n, n - m))
+    items = area + weight * (value - area)
+    items[np.isnan(score).any(axis=1)] = np.nan
+    return np.asarray(items)
+
+
+def _worth(n: int, of_polarity: int) -> float:
+    """A single item of a polarity has no spread to enlarge."""
+    return n / of_polarity * np.sqrt(of_polarity / (of_polarity - 1)) if of_polarity > 1 else float(n)
+
+
+# Calibration
+
+BINS = 15
+SURE = 2.0
+"""Standard errors from which on the side to which a bin errs is taken as known."""
+
+
+class Calibration(NamedTuple):
+    """ECE of each run as the mean over its items, and what its absolute values may owe to chance.
+
+    Our reading of "ECE" is the one that NOOCh cites (Guo et al., 2017): the predicted class's probability, also with
+    two classes, in 15 bins of equal width, each with its upper end:
+
+        ECE = Σ_b n_b / n |accuracy of b − mean probability of b|.
+    """
+
+    items: Floats  # runs × items: ± (probability − right), its bin's sign
+    lifted: Floats  # runs
+
+
+def calibration(hits: Bools, confidence: Floats, bins: int = BINS) -> Calibration:
+    """Contributions of every item: their mean is ECE, their spread its error while no bin changes sides.
+
+    An absolute value is never below 0: a model that is calibrated has an ECE above 0. With e_b the sum of a bin's
+    deviations d and δ_b its expectation, |e_b| − |δ_b| is at most |e_b − δ_b|, whose mean is √(2/π) of its standard
+    error. `lifted` sums that over the bins whose side is unknown, |e_b| ≤ 2 √Σd²: how much too high ECE may be.
+    """
+    runs, n = confidence.shape
+    deviation = confidence - hits
+    # A third of fifteen bins is an edge, and rounding must not decide on which side of it an item lies.
+    bin_index = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.int64) - 1, 0, bins - 1)
+    cell = bin_index + np.arange(runs)[:, None] * bins
+    total = np.bincount(cell.ravel(), deviation.ravel(), runs * bins)
+    error = np.sqrt(np.bincount(cell.ravel(), (deviation**2).ravel(), runs * bins))
+    items = deviation * np.where(total < 0, -1.0, 1.0)[cell]
+    unsure = np.where(np.abs(total) <= SURE * error, error, 0.0).reshape(runs, bins).sum(axis=1)
+    return Calibration(items, math.sqrt(2 / math.pi) * unsure / max(1, n))
+
+
+def confidences(scores: npt.NDArray[np.floating]) -> Floats:
+    """The predicted class's probability; `scores` is runs × classes × items."""
+    shifted = np.asarray(scores - scores.max(axis=1, keepdims=True), np.float64)
+    return np.asarray(1 / np.exp(shifted).sum(axis=1))
 
 
 # The hardest tasks

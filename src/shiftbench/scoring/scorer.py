@@ -26,6 +26,17 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL
 from shiftbench.data.target import BOXES, TOKEN_KINDS, TOKENS, Boxes
+from shiftbench.scoring.beyond_classes import (
+    HEADLINE,
+    KINDS,
+    Places,
+    box_lists,
+    detection_accuracy,
+    domain_items,
+    precision_items,
+    r_items,
+    ratio_items,
+)
 from shiftbench.scoring.hard_items import COLUMN, by_kind, kinds_of
 from shiftbench.scoring.intervals import REPLICATES, bootstrap, interval, over_runs
 from shiftbench.scoring.intervals.estimates import (
@@ -37,19 +48,7 @@ from shiftbench.scoring.intervals.estimates import (
     without_interval,
 )
 from shiftbench.scoring.intervals.worst import worst_by, worst_loss, worst_share
-from shiftbench.scoring.metrics import METRICS, WORST, Metric, own_metrics
-from shiftbench.scoring.metrics.beyond_classes import (
-    HEADLINE,
-    KINDS,
-    Places,
-    box_lists,
-    detection_accuracy,
-    domain_items,
-    r_items,
-    ratio_items,
-)
-from shiftbench.scoring.metrics.classification import Table, f1_items, has_probabilities, losses, mean_over_groups
-from shiftbench.scoring.metrics.curves import precision_items
+from shiftbench.scoring.metrics import METRICS, WORST, Metric, Table, f1_items, has_probabilities, losses, own_metrics
 
 Reals = npt.NDArray[np.floating]
 Outputs = Reals | Answers
@@ -250,8 +249,7 @@ def contributions(hits: Bools, grouping: Grouping, accuracy: Floats, times: Ints
     else:
         for run, values in enumerate(deviation):
             by_item[run] = np.bincount(position, values, len(inside))
-    mean = np.asarray([mean_over_groups(values) for values in accuracy])
-    return np.asarray(mean[:, None] + by_item * (len(inside) / len(size)))
+    return np.asarray(accuracy.mean(axis=1, keepdims=True) + by_item * (len(inside) / len(size)))
 
 
 def percentile(accuracy: Floats, owner: Sequence[int], level: float | None) -> Estimate:

@@ -1,9 +1,11 @@
-"""Metrics of targets that are not classes: numbers (PovertyMap), boxes (GlobalWheat) and tokens (Py150).
+"""Metrics of targets that are not classes: numbers (PovertyMap), tasks (OGB-MolPCBA), boxes (GlobalWheat) and tokens
+(Py150), and means over groups.
 
 Functions that end in `_items` return what each item contributes to a metric: the mean of the contributions is the
 metric, and their spread is its error to first order.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +16,6 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.target import NO_LABEL, TOKENS, Boxes, boxes_of, kinds_of, tokens_of
-from shiftbench.scoring.metrics.classification import group_means
 
 Reals = npt.NDArray[np.floating]
 Numbers = npt.NDArray[np.number]
@@ -82,6 +83,78 @@ def _centred(values: Reals, group: Ints, n_groups: int) -> Floats:
     shifted = np.asarray(values, np.float64) - first[group]
     count = np.maximum(np.bincount(group, minlength=n_groups), 1)
     return np.asarray(shifted - (np.bincount(group, shifted, n_groups) / count)[group])
+
+
+# Tasks: OGB-MolPCBA
+
+ENTRIES = 4_000_000
+"""Labels that are sorted at once; more tasks than that go in turns, so that memory stays bounded."""
+
+
+class Precision(NamedTuple):
+    """Mean average precision of one run, how many tasks it is a mean of, and the contribution of every item."""
+
+    value: float
+    tasks: int
+    items: Floats
+
+
+def precision_items(label: Reals, score: Reals) -> Precision:
+    """Mean average precision and what each item contributes to it, see `estimates`.
+
+    With thresholds t at the distinct scores of a task (equal scores enter together), P_t the precision and R_t the
+    recall of what lies at or above t, average precision (the metric of OGB-MolPCBA) is
+
+        AP = Σ_t (R_t − R_{t+1}) P_t,    t + 1 the next higher threshold, R = 0 above the highest.
+
+    There is no interpolation. A task counts only where it has a positive and a negative label; NaN is a missing label.
+
+    With N_i and P_i the number and the precision of what scores at least as high as item i, and P positives, the
+    weight of item k enters a task's AP as
+
+        ∂AP / ∂w_k = ([k positive] (P_k − AP) + Σ_{positive i, s_i ≤ s_k} ([k positive] − P_i) / N_i) / P.
+    """
+    positive, labelled = (label > 0).sum(axis=0), (~np.isnan(label)).sum(axis=0)
+    if (wrong := np.isnan(score) & ~np.isnan(label)).any():
+        raise ShiftBenchError(f"{int(wrong.sum())} scores of labelled entries are not numbers (NaN), so items have no "
+                              "order. The model that gave them has diverged.")
+    judged = np.flatnonzero((positive > 0) & (positive < labelled))
+    if not len(judged):
+        return Precision(np.nan, 0, np.full(len(label), np.nan))
+    total, slope = 0.0, np.zeros(len(label))
+    step = max(1, ENTRIES // len(label))
+    for at in range(0, len(judged), step):
+        tasks = judged[at:at + step]
+        average, added = _slopes(label[:, tasks], score[:, tasks])
+        total, slope = total + average, slope + added
+    value = total / len(judged)
+    return Precision(value, len(judged), value + len(label) / len(judged) * slope)
+
+
+def _slopes(label: Reals, score: Reals) -> tuple[float, Floats]:
+    """The sum of AP over tasks, and that of ∂AP / ∂w of every item: one sort over all labelled entries."""
+    task, row = np.nonzero(~np.isnan(label.T))
+    rank = score[row, task]
+    order = np.lexsort((-rank, task))
+    task, row, rank = task[order], row[order], rank[order]
+    positive = (label[row, task] > 0).astype(np.float64)
+    total = np.bincount(task)
+    begin, stop = np.cumsum(total) - total, np.cumsum(total)
+    ends = np.append((task[1:] != task[:-1]) | (rank[1:] != rank[:-1]), True)
+    run = np.cumsum(ends) - ends  # equal scores enter together: number of the run of an entry
+    last = np.flatnonzero(ends)[run]
+    first = np.append(0, np.flatnonzero(ends)[:-1] + 1)[run]
+    above = np.append(0.0, np.cumsum(positive))
+    n_above = last + 1 - begin[task]
+    share = (above[last + 1] - above[begin[task]]) / n_above
+    # Sums over the positives from an entry's run to its task's end.
+    inverse, weighted = (np.append(0.0, np.cumsum(positive * values / n_above))
+                         for values in (np.ones(len(task)), share))
+    below = positive * (inverse[stop[task]] - inverse[first]) - (weighted[stop[task]] - weighted[first])
+    positives = np.bincount(task, positive)
+    average = np.bincount(task, positive * share) / positives
+    slope = (positive * (share - average[task]) + below) / positives[task]
+    return float(average.sum()), np.asarray(np.bincount(row, slope, len(label)), np.float64)
 
 
 # Boxes: GlobalWheat
@@ -240,3 +313,37 @@ def ratio_items(right: Floats, count: Ints, group: Ints) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.stack([np.bincount(group, run, n_groups) / tokens for run in right])[:, group]
         return np.asarray(rate + (right - rate * count) / (tokens / files)[group])
+
+
+# Means over groups
+
+class Grouped(NamedTuple):
+    """A value per group and the items it is made of: NaN and 0 where a group is empty."""
+
+    value: Floats
+    size: Ints
+
+
+def group_means(values: Floats, group: Ints, n_groups: int) -> Grouped:
+    """Mean of per-item values in each group 0..n_groups − 1.
+
+    >>> group_means(np.array([1.0, 0.0, 1.0]), np.array([0, 0, 2]), 3)
+    Grouped(value=array([0.5, nan, 1. ]), size=array([2, 0, 1]))
+    """
+    size = np.bincount(group, minlength=n_groups)
+    mean = np.full(n_groups, math.nan)
+    np.divide(np.bincount(group, values, n_groups), size, out=mean, where=size > 0)
+    return Grouped(mean, size)
+
+
+def percentile_over_groups(values: Floats, q: float = 10.0) -> float:
+    """The q-th percentile of the groups that have a value, instead of the worst; NaN where none has (Amazon's users).
+
+    With G groups the minimum falls as G grows, whatever the model; a percentile does not. Every group weighs the same,
+    be it of one item or of a thousand; between two groups the value is interpolated linearly, as numpy does.
+
+    >>> percentile_over_groups(np.array([0.0, math.nan, 0.5, 1.0]))
+    0.1
+    """
+    defined = values[~np.isnan(values)]
+    return float(np.percentile(defined, q)) if len(defined) else math.nan
