@@ -554,8 +554,7 @@ def score(
     from shiftbench.data.benchmark import collection_if_there
     from shiftbench.data.groupings import needs_collection
     from shiftbench.data.predictions import Predictions, is_answers, model_names, read_predictions
-    from shiftbench.scoring import score_models
-    from shiftbench.scoring.outside_runs import is_described, outside_runs, score_outside
+    from shiftbench.scoring.judge import is_described, score_models
 
     by, words = listed(by), _words(name, method, setting, seed)
     options: dict[str, Any] = {"metrics": listed(metrics, ","), "by": by, "replicates": replicates, "level": level}
@@ -582,6 +581,8 @@ def score(
     if files and (words or any(is_described(file, loaded, (columns or {}).values()) for file in files)):
         if answers:
             raise ShiftBenchError("name, method, setting and seed describe models, not annotators. Score them apart.")
+        from shiftbench.scoring.outside_runs import outside_runs, score_outside
+
         return score_outside(loaded, outside_runs(files, [loaded], words, **reading), **options)
     named = {title: read_predictions(source, loaded, **reading)
              for title, source in zip(model_names(models), models, strict=True) if not is_answers(source)}
@@ -695,8 +696,9 @@ def select(
     refused unless `allow_target`; `out` is a file for the scores of the runs that it chooses.
     """
     from shiftbench.scoring.outside_runs import runs_or_scores
+    from shiftbench.scoring.rules import RULES
     from shiftbench.scoring.runs import scores_of
-    from shiftbench.scoring.select import RULES, chosen, refuse_target
+    from shiftbench.scoring.select import chosen, refuse_target
     from shiftbench.scoring.select import select as apply
 
     runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
@@ -992,9 +994,9 @@ def _path(source: Any, instead: str, what: str = "folder") -> Path:
 
 def _words(name: PerModel, method: PerModel, setting: PerModel, seed: int | Sequence[int]) -> Words:
     """What the user says about predictions from outside."""
-    from shiftbench.scoring.outside_runs import Words
-
-    return Words(listed(name), listed(method), listed(setting), (seed,) if isinstance(seed, int) else tuple(seed))
+    words = {"name": listed(name), "method": listed(method), "setting": listed(setting),
+             "seed": (seed,) if isinstance(seed, int) else tuple(seed)}
+    return {key: values for key, values in words.items() if values}
 
 
 def _each(benchmarks: Benchmarks) -> Sequence[Benchmark | Place]:

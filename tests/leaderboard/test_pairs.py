@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import shiftbench as sb
 from shiftbench.cli import app
 from shiftbench.data.scores import ALL
-from shiftbench.scoring import comparisons
+from shiftbench.reporting.score_tables import comparisons
 from tests.leaderboard.test_boards import by_name, guesses, submit
 from tests.scoring.test_side_by_side import N, evaluation_only, model
 

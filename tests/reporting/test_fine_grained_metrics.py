@@ -11,7 +11,8 @@ from shiftbench.reporting.sections.fine_grained import content
 from shiftbench.reporting.sections.fine_grained_numbers import AXES, ablation, bars, changes, ranks
 from shiftbench.reporting.sections.fine_grained_scores import METRICS, fine_grained_scores
 from shiftbench.reporting.sections.takeaways import takeaways
-from shiftbench.scoring.select import RULES, select
+from shiftbench.scoring.rules import RULES
+from shiftbench.scoring.select import select
 from tests.reporting.test_fine_grained import METHODS, grid, noise, plain, table
 
 WITH_ABLATION = (*METHODS, "only_rotate", "only_invert", "only_color")

@@ -18,14 +18,8 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
 from shiftbench.reporting.page import shown_scores
 from shiftbench.scoring import means, score
-from shiftbench.scoring.select import (
-    RULES,
-    Runs,
-    chosen,
-    chosen_means,
-    select,
-    setting_of,
-)
+from shiftbench.scoring.rules import RULES, Runs
+from shiftbench.scoring.select import chosen, chosen_means, select, setting_of
 from shiftbench.shifts.leave_one_domain_out import MARK, leave_out
 from tests.scoring.test_select import quick
 from tests.strategies import benchmarks, toy

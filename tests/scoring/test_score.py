@@ -13,7 +13,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
-from shiftbench.scoring import GAP, RunIndex, means, runs_in, score, score_runs, to_json
+from shiftbench.reporting.score_tables import to_json
+from shiftbench.scoring import GAP, RunIndex, means, runs_in, score, score_runs
 from shiftbench.scoring.intervals.estimates import CORRECTED
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy

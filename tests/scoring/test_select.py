@@ -15,17 +15,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.scores import ALL, MEAN, Measure, Scores
-from shiftbench.scoring.select import (
-    DEFAULT,
-    RULES,
-    TARGETS,
-    Choice,
-    chosen,
-    over_benchmarks,
-    over_seeds,
-    refuse_target,
-    select,
-)
+from shiftbench.scoring.rules import DEFAULT, RULES, TARGETS
+from shiftbench.scoring.select import Choice, chosen, over_benchmarks, over_seeds, refuse_target, select
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 METRICS = ("accuracy", "worst_group_accuracy", "worst_class_accuracy", "macro_f1", "nll", "worst_group_nll")

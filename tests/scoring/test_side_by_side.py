@@ -10,8 +10,8 @@ import shiftbench as sb
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
+from shiftbench.reporting.score_tables import comparisons
 from shiftbench.reporting.terminal import scores_table, versus_table
-from shiftbench.scoring import comparisons
 from shiftbench.scoring.intervals import compare, mcnemar
 from shiftbench.shifts.shift import fisher
 from tests.strategies import toy

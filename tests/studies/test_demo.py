@@ -11,7 +11,7 @@ from shiftbench import demonstration
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.demonstration import HELD_OUT, LADDER, SHARES, demo
 from shiftbench.reporting import distance_tables
-from shiftbench.scoring.select import RULES
+from shiftbench.scoring.rules import RULES
 
 
 def halved(line: re.Match[str]) -> str:

@@ -94,8 +94,8 @@ def score(
     shiftbench score my_model.csv --nooch nooch --task "fire hydrant"
     """
     from shiftbench.data.predictions import is_answers
+    from shiftbench.reporting.score_tables import to_json
     from shiftbench.reporting.terminal import score_tables
-    from shiftbench.scoring import to_json
 
     files = predictions or []
     with noted():
@@ -397,8 +397,8 @@ def gap(
 
     shiftbench gap out.csv in.csv --benchmark bench --benchmark bench-mixed --method mine
     """
+    from shiftbench.reporting.score_tables import to_json
     from shiftbench.scoring.metrics import in_words, is_worst
-    from shiftbench.scoring.views import to_json
 
     scores = verbs.gap(*runs, reference=reference, level=level, benchmarks=benchmark or (), name=name or (),
                        method=method or (), setting=setting or (), seed=seed or (), ignore_extra=ignore_extra)

@@ -25,8 +25,8 @@ from shiftbench.leaderboard.verify import (
     seeds_of,
     verify,
 )
-from shiftbench.reporting.score_tables import pivot
-from shiftbench.scoring import Comparison, comparisons, means, score
+from shiftbench.reporting.score_tables import Comparison, comparisons, pivot
+from shiftbench.scoring import means, score
 from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds
 from shiftbench.scoring.listing import Finished, is_run_folder
 from shiftbench.scoring.metrics import has_probabilities, is_worst, metric_of, metrics_of

@@ -13,9 +13,8 @@ from shiftbench.data.groupings import spaced
 from shiftbench.data.scores import Measure
 from shiftbench.leaderboard.ranking import SPLITS, Board, Cell, Listed, further
 from shiftbench.reporting.page import environment
-from shiftbench.reporting.score_tables import probability
+from shiftbench.reporting.score_tables import Comparison, probability
 from shiftbench.reporting.terminal import drawn_table
-from shiftbench.scoring import Comparison
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of
 

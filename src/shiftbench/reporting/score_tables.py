@@ -10,13 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shiftbench.core.errors import printable
 from shiftbench.core.table_formats import no_formula
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
+from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, seeds_half_width
 from shiftbench.scoring.metrics import is_worst, metric_of, percent
 
@@ -152,6 +153,54 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
         known[best] |= {"best": False, "tied": True}
 
 
+# Models side by side
+
+class Comparison(NamedTuple):
+    """Two models on the same items of a split or of a group; `p` is corrected for how many are compared."""
+
+    benchmark: str
+    split: str
+    metric: str
+    by: str  # the grouping, "" for the benchmark's own groups
+    group: str
+    n: int
+    best: str
+    other: str
+    best_value: float
+    other_value: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def difference(self) -> float:
+        return self.best_value - self.other_value
+
+
+def comparisons(scores: Scores) -> list[Comparison]:
+    """All comparisons: over all items first, then groups with the strongest evidence first."""
+    values: dict[tuple[Any, ...], float] = {}
+    tables: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    names = scores.names.tolist()
+    for name, row in sorted(zip(names, scores, strict=True), key=lambda pair: pair[1]["stat"] == MEAN):  # means win
+        key = (row["benchmark"], row["split"], row["metric"], row["by"])
+        if row["stat"] == DIFFERENCE:
+            tables.setdefault((*key, row["group"]), {})[name] = row
+        else:
+            values[*key, ALL if is_worst(row["metric"]) else row["group"], name] = row["value"]
+    pairs = []
+    for key, rows in tables.items():
+        best = min(rows, key=lambda name: rows[name]["value"])
+        for name, row in rows.items():
+            if name != best and (*key, name) in values and (*key, best) in values:
+                pairs.append(Comparison(
+                    **{column: row[column] for column in ("benchmark", "split", "metric", "by", "group", "n")},
+                    best=best, other=name, best_value=values[*key, best], other_value=values[*key, name],
+                    low=row["low"], high=row["high"], p=row["p"]))
+    return sorted(pairs, key=lambda pair: (pair.split != "test", pair.split, pair.group != ALL, bool(pair.by),
+                                           pair.group == ALL and pair.metric != "accuracy", pair.p))
+
+
 # Numbers and names
 
 def with_interval(cell: Mapping[str, Any], write: Callable[[float], str] = percent, unit: str = " %") -> str:
@@ -204,7 +253,7 @@ def breakable(name: object) -> "Markup":
     return Markup("<wbr>").join(escape(piece) for piece in "".join(pieces).split("\n"))
 
 
-# Tables as text
+# Tables as text and as plain data
 
 def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table for programs: six digits, empty cells for unknown values, no text that a spreadsheet would evaluate."""
@@ -270,3 +319,34 @@ def _markdown_cell(cell: Mapping[str, Any] | None) -> str:
 
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace(chr(0xA0), ' ').replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def to_json(scores: Scores, *, level: float = LEVEL) -> dict[str, Any]:
+    """Runs and means, each with its splits, each with its average, its worst group and every group; NaN is null.
+
+    Scores over a further grouping are in the split's `groupings`, under its name. How far a model is behind the best is
+    under the name of the metric with `_behind_best`, with its p-value.
+    """
+    runs: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in scores:
+        key = {name: row[name] for name in ("run", "benchmark", "method", "label", "seed", "runs")}
+        run = runs.setdefault(tuple(key.values()), {**key, "splits": {}})
+        behind = row["stat"] == DIFFERENCE
+        entry: dict[str, Any] = {name: row[name] if math.isfinite(row[name]) else None
+                                 for name in ("value", "low", "high", *(["p"] if behind else []))}
+        entry["n"] = row["n"]
+        if row["split"] == GAP:
+            run[row["metric"]] = entry
+            continue
+        split = run["splits"].setdefault(row["split"], {"groups": {}})
+        metric = row["metric"] + ("_behind_best" if behind else "")
+        if row["by"]:
+            split = split.setdefault("groupings", {}).setdefault(row["by"], {"groups": {}})
+        if is_worst(row["metric"]):
+            split[metric] = {"group": row["group"], **entry}
+        elif row["group"] == ALL:
+            split[metric] = entry
+        else:
+            split["groups"].setdefault(row["group"], {})[metric] = entry
+    kind = "Wilson, Student; worst groups corrected; AUC: DeLong on the logit scale"
+    return {"interval": {"kind": kind, "level": level}, "runs": list(runs.values())}

@@ -6,10 +6,9 @@ Scores are recomputed from predictions, never trusted: a new metric needs no tra
 from shiftbench.scoring.judge import GAP, means, score, score_models, versus
 from shiftbench.scoring.listing import Finished, Names, names_in, read_run, runs_in
 from shiftbench.scoring.reading import RunIndex
-from shiftbench.scoring.runs import score_runs
-from shiftbench.scoring.views import Comparison, comparisons, named, to_json
+from shiftbench.scoring.runs import named, score_runs
 
 __all__ = [
-    "GAP", "Comparison", "Finished", "Names", "RunIndex", "comparisons", "means", "named",
-    "names_in", "read_run", "runs_in", "score", "score_models", "score_runs", "to_json", "versus",
+    "GAP", "Finished", "Names", "RunIndex", "means", "named", "names_in", "read_run", "runs_in", "score",
+    "score_models", "score_runs", "versus",
 ]

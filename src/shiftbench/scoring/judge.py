@@ -5,6 +5,7 @@ of each item -> rows of `Scores`. A batch of runs takes the same path, see `runs
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from shiftbench.core.arrays import Floats, Ints, Strs, Values, positions
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
+from shiftbench.core.tables import column_names, is_frame
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import OWN, Grouping, groupings_of
@@ -26,6 +28,8 @@ from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_o
 GAP = "id_test-test"
 """The split of a gap: in-distribution test minus test."""
 Row = dict[str, Any]
+MODEL_COLUMNS = ("name", "method", "model", "setting", "seed")
+"""Columns that say which model a row of predictions is of."""
 
 
 def score(
@@ -110,6 +114,21 @@ def score_models(
     if len(models) > 1:
         parts.append(versus(benchmark, models, **{key: value for key, value in options.items() if key != "metrics"}))
     return Scores.join(parts)
+
+
+def is_run(source: Any) -> bool:
+    """Whether this is the folder of one finished run."""
+    return isinstance(source, str | Path) and all((Path(source) / name).is_file() for name in ("done", "run.json"))
+
+
+def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:
+    """Whether a file or frame is a run, or has columns that say which model each row is of; the columns `taken` mean
+    something else."""
+    if is_run(source):
+        return True
+    if not (isinstance(source, str | Path) or is_frame(source)):
+        return False
+    return bool(set(MODEL_COLUMNS) & set(column_names(source)) - {*benchmark.names["label"], *taken})
 
 
 def _groupings(benchmark: Benchmark, by: Sequence[str], collection: Collection | None) -> tuple[Grouping, ...]:

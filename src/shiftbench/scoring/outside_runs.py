@@ -4,8 +4,7 @@ A file, a frame or an object is of one model, unless columns `name`, `method`, `
 model each row is of.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +20,27 @@ from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import CHOICES, IDS, SPLIT, Predictions, model_names, read_predictions, trained
 from shiftbench.data.scores import Scores, run_id
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
-from shiftbench.scoring.judge import means, score
+from shiftbench.scoring.judge import MODEL_COLUMNS, is_described, is_run, means, score
 from shiftbench.scoring.listing import Finished, RunSource, is_run_folder, read_run, runs_in
 from shiftbench.scoring.runs import labels, under_methods
 
-COLUMNS = ("name", "method", "model", "setting", "seed")
-"""Columns that say which model a row of predictions is of."""
 TEXT = (*IDS, *CHOICES, SPLIT)
 """Columns of predictions that stay text: the id 000123 is not the number 123."""
+Words = Mapping[str, Sequence[Any]]
+"""What the user says of outside models: under name, method, setting and seed, a word for all or one for each."""
 
 
-@dataclass(frozen=True)
-class Words:
-    """What the user says about outside models: each a word for all models, or one for each in their order."""
-
-    name: Sequence[str] = ()
-    method: Sequence[str] = ()
-    setting: Sequence[str] = ()
-    seed: Sequence[int] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.name or self.method or self.setting or self.seed)
-
-    def of(self, number: int, many: int) -> dict[str, Any]:
-        """What the user says about one of `many` models."""
-        words: dict[str, Any] = {}
-        for key, values in vars(self).items():
-            if len(values) not in (0, 1, many):
-                raise ShiftBenchError(f"There are {len(values)} words for {key}, but {many} files of predictions. Give "
-                                      f"one --{key} for all, or one for each in their order.")
-            if values:
-                words[key] = values[0 if len(values) == 1 else number]
-        return words
+def _words_of(words: Words, number: int, many: int) -> dict[str, Any]:
+    """What the user says about one of `many` models."""
+    for key, values in words.items():
+        if len(values) not in (1, many):
+            raise ShiftBenchError(f"There are {len(values)} words for {key}, but {many} files of predictions. Give "
+                                  f"one --{key} for all, or one for each in their order.")
+    return {key: values[0 if len(values) == 1 else number] for key, values in words.items()}
 
 
 def outside_runs(
-    sources: Sequence[Any], benchmarks: Sequence[Benchmark | None], words: Words | None = None, **reading: Any
+    sources: Sequence[Any], benchmarks: Sequence[Benchmark | None], words: Words, **reading: Any
 ) -> list[Finished]:
     """The models in files, frames and objects as runs, each on its benchmark: one for all, or one for each source.
 
@@ -67,7 +51,6 @@ def outside_runs(
         raise ShiftBenchError(f"{table_name(sources[0])}: predictions say nothing about their benchmark. Name one with "
                               f"--benchmark for all {len(sources)} files, or one for each; there are "
                               f"{len(benchmarks)}.")
-    words = words or Words()
     runs: dict[str, Finished] = {}
     for number, (title, source) in enumerate(zip(model_names(sources), sources, strict=True)):
         benchmark = benchmarks[0 if len(benchmarks) == 1 else number]
@@ -81,7 +64,7 @@ def outside_runs(
             runs[run.name] = run
             continue
         for columns, predictions in _models(source, benchmark, reading):
-            facts: dict[str, Any] = {**columns, **words.of(number, len(sources))}
+            facts: dict[str, Any] = {**columns, **_words_of(words, number, len(sources))}
             method = facts.get("method") or facts.get("model") or facts.get("name") or title
             settings = {"method": str(method), "seed": facts.get("seed", 0), "benchmark": benchmark.digest,
                         **{key: str(facts[key]) for key in ("model", "setting") if facts.get(key)}}
@@ -103,9 +86,9 @@ def _models(
     if not is_described(source, benchmark, renamed):
         yield {}, read_predictions(source, benchmark, **reading)
         return
-    table, where = read_table(source, text=(*TEXT, *COLUMNS)), table_name(source)
+    table, where = read_table(source, text=(*TEXT, *MODEL_COLUMNS)), table_name(source)
     others = {*benchmark.names["label"], *renamed}
-    columns = [name for name in COLUMNS if name in table.column_names and name not in others]
+    columns = [name for name in MODEL_COLUMNS if name in table.column_names and name not in others]
     codes = np.zeros(len(table), np.int64)
     for name in columns:
         code, values = encode(strings(where, table, name))
@@ -121,21 +104,6 @@ def _models(
             yield first, read_predictions(predictions.take(pa.array(rows)), benchmark, **reading)
         except ShiftBenchError as problem:
             raise ShiftBenchError(f"{where} ({model_name}): {str(problem).removeprefix('Table: ')}") from problem
-
-
-def is_run(source: Any) -> bool:
-    """Whether this is the folder of one finished run."""
-    return isinstance(source, str | Path) and (Path(source) / "done").is_file() and is_run_folder(source)
-
-
-def is_described(source: Any, benchmark: Benchmark, taken: Iterable[str] = ()) -> bool:
-    """Whether a file or frame is a run, or has columns that say which model each row is of; the columns `taken` mean
-    something else."""
-    if is_run(source):
-        return True
-    if not (isinstance(source, str | Path) or is_frame(source)):
-        return False
-    return bool(set(COLUMNS) & set(column_names(source)) - {*benchmark.names["label"], *taken})
 
 
 def _seed(word: str, where: str) -> int:
@@ -184,8 +152,7 @@ def is_predictions(source: Any) -> bool:
 
 
 def runs_or_scores(
-    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str] = (),
-    words: Words | None = None, **reading: Any,
+    source: Any, benchmarks: Benchmark | Path | str | Sequence[Benchmark | Path | str], words: Words, **reading: Any
 ) -> Scores | RunSource:
     """What a verb that compares runs works on: a table of scores, or runs on disk and in memory.
 
@@ -221,15 +188,13 @@ def _no_predictions(sources: Sequence[Any]) -> ShiftBenchError:
                            "seed to describe. Leave them out.")
 
 
-def runs_on(source: Any, benchmark: Benchmark, words: Words | None = None, **reading: Any) -> list[Finished]:
-    """The models of predictions, and the finished runs of folders, on one benchmark."""
-    return runs_on_folds(source, [benchmark], words, **reading)[0]
-
-
 def runs_on_folds(
-    source: Any, folds: Sequence[Benchmark], words: Words | None = None, **reading: Any
+    source: Any, folds: Sequence[Benchmark], words: Words, **reading: Any
 ) -> list[list[Finished]]:
-    """The same on each of several benchmarks. A file may predict the items of one of them, or of several."""
+    """The models of predictions, and the finished runs of folders, on each of several benchmarks.
+
+    A file may predict the items of one of them, or of several.
+    """
     folders, files = _folders_and_files(list(source) if isinstance(source, list | tuple) else [source])
     finished = [run for folder in folders for run in runs_in(folder)[0]]
     predicted = [_predicted_folds(file, folds, reading.get("columns") or {}) for file in files]

@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,6 @@ from shiftbench.scoring.judge import Piece, means, measure, score, together
 from shiftbench.scoring.listing import Finished, LeftOut, RunSource, leaving_out, written
 from shiftbench.scoring.reading import Order, Reader, RunIndex, Table, predictions_of
 from shiftbench.scoring.scorer import scorer
-from shiftbench.scoring.views import named
 from shiftbench.shifts.low_data import replicate_of, same_rows, shared_splits
 
 SETTINGS = 100
@@ -163,6 +163,27 @@ def under_methods(scores: Scores, heads: Mapping[str, Mapping[str, Any]]) -> Sco
 def _under_name(name: str, scores: Scores) -> Scores:
     """Scores under the name by which runs know their benchmark, whatever its folder is called now."""
     return scores.assign(benchmark=name)
+
+
+def named(benchmarks: Sequence[Benchmark], scores: Scores) -> list[Benchmark]:
+    """The benchmarks under the names that the scores have for them, found by digest.
+
+    A benchmark whose digest is not in the scores keeps its name, unless the scores have another digest under that name:
+    then it was rebuilt, and its card would explain numbers that are not about it. Scores of older tables, without
+    digests, are matched by name.
+    """
+    pairs = dict.fromkeys(zip(scores["benchmark"].tolist(), scores["digest"].tolist(), strict=True))
+    renamed: list[Benchmark] = []
+    for benchmark in benchmarks:
+        names = [name for name, digest in pairs if digest == benchmark.short_digest]
+        others = [digest for name, digest in pairs if name == benchmark.name and digest]
+        if not names and others:
+            raise ShiftBenchError(f"The scores of '{benchmark.name}' were made on other rows ({others[0]}) than the "
+                                  f"benchmark given now ({benchmark.short_digest}): it was built again. Score again, "
+                                  "or give the benchmark that was scored.")
+        renamed += [benchmark if name == benchmark.name else replace(benchmark, card={**benchmark.card, "name": name})
+                    for name in names or [benchmark.name]]
+    return renamed
 
 
 Place = Path | str

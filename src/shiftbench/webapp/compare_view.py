@@ -32,8 +32,9 @@ from shiftbench.reporting.sections.families import families
 from shiftbench.scoring.listing import names_in
 from shiftbench.scoring.metrics import METRICS, is_worst, metric_of
 from shiftbench.scoring.reading import RunIndex
+from shiftbench.scoring.rules import DEFAULT, RULES, Runs
 from shiftbench.scoring.runs import flat, read_chosen
-from shiftbench.scoring.select import DEFAULT, RULES, Choice, Runs, select
+from shiftbench.scoring.select import Choice, select
 from shiftbench.sweeps.status import summary
 from shiftbench.webapp.item_view import opened, pictures
 from shiftbench.webapp.looks import sealed

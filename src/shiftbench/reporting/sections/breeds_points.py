@@ -17,7 +17,7 @@ from shiftbench.reporting.page import of_runs, shown_scores
 from shiftbench.reporting.score_tables import Row, column_of, methods_in
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, student, wilson
-from shiftbench.scoring.select import DEFAULT
+from shiftbench.scoring.rules import DEFAULT
 
 SOURCE, TARGET = "id_test", "test"
 RT = "target_rt_accuracy"

@@ -44,7 +44,7 @@ from shiftbench.reporting.sections.fine_grained_scores import (
     fine_grained_scores,
 )
 from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
-from shiftbench.scoring.select import RULES
+from shiftbench.scoring.rules import RULES
 
 WHOSE = {"macro_f1": "as the text of the paper", "accuracy": "top-1, as the released code"}
 FOOT = ("Student’s over seeds; seeds of one data set are averaged over its benchmarks first. ✓ the interval lies "

@@ -1,4 +1,9 @@
-"""Apply selection rules to scores: which runs they choose, how these do on test, and why a rule chose nothing."""
+"""Model selection: choose among runs with different settings, as a pure function of the scores.
+
+A rule gives every run one number, its criterion, and takes for each benchmark, method and seed the run where it is best
+(per seed, as DomainBed and Wiles et al., 2022). The criteria differ in what they look at; a choice says whether that
+was a label from after the shift. A rule that has nothing to look at chooses nothing and says why.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,19 +22,8 @@ from shiftbench.scoring.intervals import LEVEL, REPLICATES, seeds_half_width
 from shiftbench.scoring.listing import RunSource
 from shiftbench.scoring.metrics import METRICS, in_words, is_worst, metric_of
 from shiftbench.scoring.reading import RunIndex
+from shiftbench.scoring.rules import ACCURACY, DEFAULT, LABELS, RULES, TARGET, TARGETS, UNKNOWN, Rule, Runs, labels_of
 from shiftbench.scoring.runs import read_chosen, under_methods
-from shiftbench.scoring.select.rules import (
-    ACCURACY,
-    DEFAULT,
-    LABELS,
-    RULES,
-    TARGET,
-    TARGETS,
-    UNKNOWN,
-    Rule,
-    Runs,
-    labels_of,
-)
 from shiftbench.shifts.leave_one_domain_out import MARK
 
 
