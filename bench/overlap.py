@@ -13,9 +13,9 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, child
 from shiftbench.data.groupings import Grouping
-from shiftbench.scoring.intervals import LEVEL, lowest
-from shiftbench.scoring.intervals.estimates import Estimate
+from shiftbench.scoring.intervals import LEVEL, Estimate
 from shiftbench.scoring.scorer import by_grouping, percentile
+from shiftbench.scoring.worst import lowest
 
 ITEMS = 1200
 

@@ -285,7 +285,7 @@ def power(
     `assumed` are accuracy, correlation or disagreement of the two models, level, power and comparisons.
     """
     from shiftbench.data.scores import ALL
-    from shiftbench.scoring.intervals import group_power
+    from shiftbench.scoring.differences import group_power
 
     loaded = _benchmark(benchmark)
     if split not in loaded.splits:

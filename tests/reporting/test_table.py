@@ -27,7 +27,7 @@ from shiftbench.reporting.comparison import (
     to_markdown,
 )
 from shiftbench.scoring import read_run, score_runs
-from shiftbench.scoring.intervals import compare
+from shiftbench.scoring.differences import compare
 from shiftbench.scoring.runs import read_chosen
 
 

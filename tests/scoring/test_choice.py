@@ -20,7 +20,7 @@ from shiftbench.models import build
 from shiftbench.readers.wilds.comments import IDENTITIES
 from shiftbench.readers.wilds.wheat import SESSIONS
 from shiftbench.scoring import score
-from shiftbench.scoring.intervals.estimates import CORRECTED, values_of
+from shiftbench.scoring.intervals import CORRECTED, values_of
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS
 from shiftbench.training.data import Data

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.scoring import intervals as stats
-from shiftbench.scoring.intervals.estimates import estimate
+from shiftbench.scoring.intervals import estimate
 from shiftbench.scoring.metrics import accuracy, f1_items, macro_f1, tally
 
 

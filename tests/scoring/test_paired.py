@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from shiftbench.scoring import intervals as stats
-from shiftbench.scoring.intervals.estimates import estimate
-from shiftbench.scoring.intervals.worst import worst_share
+from shiftbench.scoring.differences import compare, mcnemar
+from shiftbench.scoring.intervals import estimate
+from shiftbench.scoring.worst import worst_share
 
 
 @settings(deadline=None)
@@ -19,8 +20,8 @@ def test_mcnemar_is_the_sign_test_of_what_differs(seed, n, skill):
     first, second = rng.random(n) < skill, rng.random(n) < 0.5
     b, c = int((first & ~second).sum()), int((second & ~first).sum())
     wanted = binomtest(b, b + c).pvalue if b + c else 1.0
-    assert stats.mcnemar(first, second) == pytest.approx(wanted)
-    assert stats.mcnemar(second, first) == stats.mcnemar(first, second)
+    assert mcnemar(first, second) == pytest.approx(wanted)
+    assert mcnemar(second, first) == mcnemar(first, second)
 
 
 def crossed(rng, n, runs, effects, seeds, rest=0.6):
@@ -73,10 +74,10 @@ def test_two_single_runs_give_mcnemars_z():
     rng = np.random.default_rng(0)
     hits = rng.random((2, 300)) < [[0.8], [0.7]]
     b, c = (hits[0] & ~hits[1]).sum(), (hits[1] & ~hits[0]).sum()
-    found = stats.compare(hits.astype(float), [0, 1])
+    found = compare(hits.astype(float), [0, 1])
     assert found.difference[0] == pytest.approx(hits[0].mean() - hits[1].mean())
     assert found.p[0] == pytest.approx(2 * norm.sf(abs(b - c) / np.sqrt(b + c)), rel=1e-6)
-    assert stats.compare(hits[::-1].astype(float), [0, 1]).p[0] == pytest.approx(found.p[0])
+    assert compare(hits[::-1].astype(float), [0, 1]).p[0] == pytest.approx(found.p[0])
     assert (found.low[0] > 0) == (found.p[0] < 0.05)
 
 
@@ -84,7 +85,7 @@ def test_one_against_the_others_is_a_part_of_all_pairs():
     """The pairs of one method have the same intervals and p-values as among all pairs; equal methods have p = 1."""
     hits, method = crossed(np.random.default_rng(0), 200, 3, [0.0, 0.3, 0.6], 0.1)
     hits, method = np.concatenate([hits, hits[:3]]), [*method, 3, 3, 3]
-    every, some = stats.compare(hits, method), stats.compare(hits, method, against=1)
+    every, some = compare(hits, method), compare(hits, method, against=1)
     for first, second, *rest in zip(*some, strict=True):
         swap = (every.first == second) & (every.second == first)
         place = int(np.flatnonzero(swap | ((every.first == first) & (every.second == second)))[0])
@@ -107,7 +108,7 @@ def test_equal_methods_are_seldom_told_apart(methods, runs, n, seeds):
     for _ in range(300):
         hits, method = crossed(rng, n, runs, np.zeros(methods), seeds)
         best = int(stats.take_apart(hits, method).value.argmax())
-        wrong.append((stats.compare(hits, method, against=best).low > 0).any())
+        wrong.append((compare(hits, method, against=best).low > 0).any())
     assert np.mean(wrong) <= 0.085  # 5 % and 2.8 standard errors
 
 
@@ -119,7 +120,7 @@ def test_items_alone_would_tell_equal_methods_apart():
         hits, method = crossed(rng, 1000, 3, np.zeros(5), 0.2)
         pooled = np.stack([hits[method == one].mean(axis=0) for one in range(5)])
         best = int(pooled.mean(axis=1).argmax())
-        wrong.append((stats.compare(pooled, range(5), against=best).low > 0).any())
+        wrong.append((compare(pooled, range(5), against=best).low > 0).any())
     assert np.mean(wrong) > 0.5
 
 
@@ -130,7 +131,7 @@ def test_a_better_method_is_found(effect, runs, seeds):
     found = []
     for _ in range(100):
         hits, method = crossed(rng, 1000, runs, [effect, 0, 0, 0, 0], seeds)
-        found.append((stats.compare(hits, method, against=0).low > 0).all())
+        found.append((compare(hits, method, against=0).low > 0).all())
     assert np.mean(found) > 0.8
 
 
@@ -169,7 +170,7 @@ def test_even_groups_are_no_handicap(runs):
     for _ in range(250):
         hits, method, start = grouped(rng, runs, [np.full(4, 0.8), np.asarray([0.8, 1.6, 1.6, 1.6])])
         worst = worst_share(hits, start, method, 0.95)
-        found = stats.compare(worst.items, method, centre=worst.estimate.centre[:, 0], size=worst.fewest,
+        found = compare(worst.items, method, centre=worst.estimate.centre[:, 0], size=worst.fewest,
                               unsure=worst.unsure)
         wrong.append(found.low[0] > 0 or found.high[0] < 0)
         low, high = worst.estimate.ends(method, 0.95)
@@ -185,6 +186,6 @@ def test_a_better_worst_group_is_found():
     for _ in range(100):
         hits, method, start = grouped(rng, 3, [np.asarray([0.2, 1.4, 1.4, 1.4]), np.full(4, 1.4)])
         worst = worst_share(hits, start, method, 0.95)
-        found.append(stats.compare(worst.items, method, centre=worst.estimate.centre[:, 0], size=worst.fewest,
+        found.append(compare(worst.items, method, centre=worst.estimate.centre[:, 0], size=worst.fewest,
                                    unsure=worst.unsure).high[0] < 0)
     assert np.mean(found) > 0.8

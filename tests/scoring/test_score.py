@@ -15,7 +15,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, RUN, Scores
 from shiftbench.reporting.score_tables import to_json
 from shiftbench.scoring import GAP, RunIndex, means, runs_in, score, score_runs
-from shiftbench.scoring.intervals.estimates import CORRECTED
+from shiftbench.scoring.intervals import CORRECTED
 from shiftbench.scoring.runs import labels
 from tests.strategies import benchmarks, seeds, toy
 

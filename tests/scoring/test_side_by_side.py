@@ -12,7 +12,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, Scores
 from shiftbench.reporting.score_tables import comparisons
 from shiftbench.reporting.terminal import scores_table, versus_table
-from shiftbench.scoring.intervals import compare, mcnemar
+from shiftbench.scoring.differences import compare, mcnemar
 from shiftbench.shifts.shift import fisher
 from tests.strategies import toy
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from shiftbench.scoring import intervals as stats
+from shiftbench.scoring.worst import at_lowest, lowest, lowest_mean
 
 CASES = {
     "all alike": ([50] * 12, [0.5] * 12),
@@ -36,7 +37,7 @@ def drawn(name, repeats=400):
 def test_the_interval_holds_the_truth(name):
     """Over samples of each kind of groups, a 95 % interval holds the lowest true accuracy in 95 % or more."""
     right, size, truth = drawn(name, 2000)
-    low, _, high = stats.lowest(right, size)
+    low, _, high = lowest(right, size)
     assert np.mean((low <= truth + 1e-6) & (high >= truth - 1e-6)) >= 0.95
 
 
@@ -51,7 +52,7 @@ def test_the_level_is_kept_exactly(groups, level):
     size, truth = np.asarray([n for n, _ in groups]), np.asarray([p for _, p in groups])
     right = np.asarray(list(product(*(range(n + 1) for n in size))))
     chance = np.prod(binom.pmf(right, size, truth), axis=1)
-    low, _, high = stats.lowest(right, size, level)
+    low, _, high = lowest(right, size, level)
     assert chance[(low <= truth.min() + 1e-9) & (high >= truth.min() - 1e-9)].sum() >= level - 1e-9
 
 
@@ -59,7 +60,7 @@ def test_a_small_group_does_not_widen_the_interval_of_a_large_one_that_is_worst(
     """Groups of 32 to 924 items, the worst a large one at 55.9 %: the interval is about that group's own."""
     size = np.asarray([32, 41, 58, 96, 140, 211, 378, 924])
     right = np.asarray([[26, 33, 46, 77, 113, 160, 211, 700]])
-    low, _, high = (float(end[0]) for end in stats.lowest(right, size))
+    low, _, high = (float(end[0]) for end in lowest(right, size))
     own = stats.wilson(211 / 378, 378)
     assert own[0] - 0.005 < low < own[0]
     assert own[1] < high < own[1] + 0.01
@@ -78,7 +79,7 @@ def test_a_bootstrap_of_the_minimum_does_not():
 def test_the_correction_takes_most_of_the_bias(name):
     """The corrected estimate's bias is less than half of the minimum's where groups are close to each other."""
     right, size, truth = drawn(name)
-    middle = stats.lowest(right, size).middle
+    middle = lowest(right, size).middle
     plain = (right / size).min(axis=1)
     assert (plain - truth).mean() < -0.02
     assert abs((middle - truth).mean()) < abs((plain - truth).mean()) / 2
@@ -88,8 +89,8 @@ def test_a_group_far_below_needs_no_correction():
     """Where one group is clearly the worst its interval is that of this group alone."""
     right, size, _ = drawn("one far below")
     far = (np.sort(right, axis=1)[:, 1] - right.min(axis=1)) > 18
-    low, middle, high = stats.lowest(right[far], size)
-    alone = stats.lowest(right[far].min(axis=1)[:, None], np.asarray([50]))
+    low, middle, high = lowest(right[far], size)
+    alone = lowest(right[far].min(axis=1)[:, None], np.asarray([50]))
     np.testing.assert_allclose(middle, right[far].min(axis=1) / 50, atol=0.005)
     np.testing.assert_allclose(low, alone.low, atol=1e-9)
     np.testing.assert_allclose(high, alone.high, atol=1e-9)
@@ -128,7 +129,7 @@ def highest(right, size, level):
 def test_the_ends_are_those_of_the_definition(table, level):
     """The lower end is the least lower limit, the upper the largest number that no group in there refuses."""
     right, size = table
-    low, _, high = stats.lowest(right, size, level)
+    low, _, high = lowest(right, size, level)
     assert low[0] == pytest.approx(limits(right[0], size, (1 - level) / 2)[0].min(), abs=1e-9)
     assert high[0] == pytest.approx(highest(right[0], size, level), abs=1e-9)
 
@@ -138,7 +139,7 @@ def test_the_ends_are_those_of_the_definition(table, level):
 def test_the_interval_lies_within_bonferronis(table, level, overlap):
     """Neither end is beyond that of all groups' exact limits at 1 / G of the error, and the minimum is inside."""
     right, size = table
-    low, middle, high = stats.lowest(right, size, level, overlap=overlap)
+    low, middle, high = lowest(right, size, level, overlap=overlap)
     widest = limits(right[0], size, (1 - level) / 2 / len(size))
     assert widest[0].min() - 1e-9 <= low[0] <= (right[0] / size).min() <= high[0] <= widest[1].min() + 1e-9
     assert low[0] <= middle[0] <= high[0]
@@ -149,7 +150,7 @@ def test_the_interval_lies_within_bonferronis(table, level, overlap):
 def test_the_estimate_solves_its_equation(table):
     """It is where the law of the minimum has ½, unless an end of the interval or 0 or 1 is nearer."""
     right, size = table
-    low, middle, high = (float(end[0]) for end in stats.lowest(right, size))
+    low, middle, high = (float(end[0]) for end in lowest(right, size))
     rate = right[0] / size
     seen = rate.min()
     own = np.where(np.arange(len(size)) == rate.argmin(), middle, np.maximum(middle, rate))
@@ -169,14 +170,14 @@ def test_the_order_of_groups_does_not_matter_and_runs_are_apart(table, random):
     order = list(range(len(size)))
     random.shuffle(order)
     more = np.concatenate([right, np.minimum(right + 1, size), np.zeros_like(right)])
-    np.testing.assert_allclose(np.asarray(stats.lowest(more, size))[:, :1], stats.lowest(right, size), atol=1e-12)
+    np.testing.assert_allclose(np.asarray(lowest(more, size))[:, :1], lowest(right, size), atol=1e-12)
     if (np.sort(right[0] / size)[:2] == (right[0] / size).min()).sum() == 1:
-        np.testing.assert_allclose(stats.lowest(right[:, order], size[order]), stats.lowest(right, size), atol=1e-4)
+        np.testing.assert_allclose(lowest(right[:, order], size[order]), lowest(right, size), atol=1e-4)
 
 
 def test_all_right_is_not_certain():
     """n items that are all right show that the rate is above 0.025^(1/n), and no more."""
-    low, middle, high = stats.lowest(np.asarray([[30, 30]]), np.asarray([30, 30]))
+    low, middle, high = lowest(np.asarray([[30, 30]]), np.asarray([30, 30]))
     assert low[0] == pytest.approx(0.025 ** (1 / 30), abs=1e-9)
     assert (middle[0], high[0]) == (1, 1)
 
@@ -187,8 +188,8 @@ def test_means_follow_the_same_law():
     size = np.full(6, 4000)
     right = rng.binomial(size, [0.5, 0.51, 0.52, 0.6, 0.6, 0.7], (5, 6))
     rate = right / size
-    counted = stats.lowest(right, size)
-    normal = stats.lowest_mean(rate, np.sqrt(rate * (1 - rate) / size))
+    counted = lowest(right, size)
+    normal = lowest_mean(rate, np.sqrt(rate * (1 - rate) / size))
     np.testing.assert_allclose(np.asarray(normal), np.asarray(counted), atol=0.001)
 
 
@@ -197,7 +198,7 @@ def test_a_highest_mean_holds_the_truth():
     rng = np.random.default_rng(0)
     for truth in (np.ones(12), np.linspace(1, 1.5, 12)):
         values = rng.gamma(4, truth[:, None] / 4, (400, 12, 60))
-        found = stats.lowest_mean(-values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(60), freedom=59)
+        found = lowest_mean(-values.mean(axis=2), values.std(axis=2, ddof=1) / np.sqrt(60), freedom=59)
         held = (-found.high <= truth.max()) & (-found.low >= truth.max())
         assert held.mean() >= 0.94
 
@@ -207,7 +208,7 @@ def test_contributions_to_the_lowest():
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1, 2], [30, 50, 120])
     hits = rng.random((2, 200)) < 0.7
-    items = stats.at_lowest(hits, group, np.asarray([1, 0]))
+    items = at_lowest(hits, group, np.asarray([1, 0]))
     for run, code, n in ((0, 1, 50), (1, 0, 30)):
         rate = hits[run, group == code].mean()
         assert items[run].mean() == pytest.approx(rate)

@@ -33,8 +33,8 @@ from shiftbench.core.tables import Tabular
 from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.predictions import PREDICTIONS, Predictions, read_predictions
 from shiftbench.data.scores import ALL, RUN, Measure
-from shiftbench.scoring.intervals.estimates import LEVEL as CONFIDENCE
-from shiftbench.scoring.intervals.estimates import checked
+from shiftbench.scoring.intervals import LEVEL as CONFIDENCE
+from shiftbench.scoring.intervals import checked
 from shiftbench.scoring.judge import score
 from shiftbench.scoring.metrics import METRICS, is_worst, metric_of
 

@@ -462,7 +462,7 @@ def power(
 
     shiftbench power benchmarks/cat-dog --accuracy 0.8 --comparisons 10
     """
-    from shiftbench.scoring.intervals.differences import items_needed
+    from shiftbench.scoring.differences import Design
 
     assumed: dict[str, Any] = {"accuracy": accuracy, "correlation": correlation, "disagreement": disagreement,
                                "level": level, "comparisons": comparisons}
@@ -470,7 +470,7 @@ def power(
     if benchmark is None:
         if share is None:
             raise ShiftBenchError("Give --difference, in points, or a benchmark: shiftbench power --difference 2")
-        needed = {design: items_needed(share, power, paired=design == "paired", **assumed)
+        needed = {design: Design(paired=design == "paired", **assumed).items_needed(share, power)
                   for design in ("paired", "unpaired")}
         if json:
             print_json({"difference": difference, "power": power, **assumed, "items_per_group": needed})

@@ -21,8 +21,7 @@ from shiftbench.human.answers import Answers, pair_name, read_answers
 from shiftbench.human.pages import Key, find_key
 from shiftbench.reporting.terminal import score_tables
 from shiftbench.scoring import GAP, score_models
-from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, interval, student, wilson
-from shiftbench.scoring.intervals.estimates import normal_quantile
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, effective, interval, normal_quantile, student, wilson
 from shiftbench.scoring.metrics import percent
 
 if TYPE_CHECKING:

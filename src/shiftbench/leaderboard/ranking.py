@@ -189,9 +189,11 @@ def numbers(
         runs = {submission.entry.folder: seeds_of(submission, split) for submission in entries if submission.has(split)}
         if split not in benchmark.splits or not runs:
             continue
-        by_measure, per_seed = (_of_classes if benchmark.target.has_classes else _of_others)(benchmark, runs, measure)
+        by_measure, per_seed = _scored(benchmark, runs, measure)
         for name, scores in by_measure.items():
-            behind = _behind(scores, split, name)
+            # Each submission against the best on the same items; none for a metric that `means` does not pair.
+            behind = {pair.other: pair for pair in comparisons(scores.where(split=split, **name._asdict()))
+                      if pair.group == ALL}
             rows = pivot(scores, name.metric, split, by=name.by)
             cells = {row["method"]: row["cells"][benchmark.name] for row in rows}
             for folder, cell in cells.items():
@@ -200,44 +202,28 @@ def numbers(
     return table
 
 
-def _behind(scores: Scores, split: str, measure: Measure) -> dict[str, Comparison]:
-    """Each submission against the best on the same items; empty for a metric that `scoring.means` does not pair."""
-    rows = scores.where(split=split, **measure._asdict())
-    return {comparison.other: comparison for comparison in comparisons(rows) if comparison.group == ALL}
-
-
-def _of_classes(
+def _scored(
     benchmark: Benchmark, submitted: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
 ) -> tuple[dict[Measure, Scores], Scores]:
     """Measure -> the scores with its intervals; and the scores of every seed."""
-    runs = {folder: {seed: predictions for seed, predictions in parts.items() if isinstance(predictions, Predictions)}
-            for folder, parts in submitted.items()}
-    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in runs.items()})
-    over = further(benchmark)
-    extra = () if measure.by or metric_of(measure.metric).always else (measure.metric,)
+    classes = benchmark.target.has_classes
+    extra = (measure.metric,) if classes and not (measure.by or metric_of(measure.metric).always) else ()
+    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in submitted.items()})
     per_seed = Scores.join([
         score(benchmark, predictions, run=f"{folder}/{seed}", method=folder, seed=seed, metrics=extra,
               replicates=REPLICATES if extra else 0)
-        for folder, parts in runs.items() for seed, predictions in parts.items()])
-    with_probabilities = {folder: list(parts.values()) for folder, parts in runs.items()
-            if all(has_probabilities(predictions.scores) for predictions in parts.values())}
-    by_measure = {}
-    for name in dict.fromkeys((measure, *map(Measure, BESIDE), *over)):
-        # Predictions without probabilities have no loss; the other submissions keep theirs.
-        losses = means(benchmark, with_probabilities) if with_probabilities and name.metric in LOSSES else Scores.of([])
-        by_measure[name] = per_seed if name.metric in extra else losses if name.metric in LOSSES else joint
-    return by_measure, per_seed
-
-
-def _of_others(
-    benchmark: Benchmark, submitted: Mapping[str, Mapping[int, Predictions | Answers]], measure: Measure
-) -> tuple[dict[Measure, Scores], Scores]:
-    """The same for targets without classes."""
-    joint = means(benchmark, {folder: list(parts.values()) for folder, parts in submitted.items()})
-    per_seed = Scores.join([
-        score(benchmark, predictions, run=f"{folder}/{seed}", method=folder, seed=seed, replicates=0)
         for folder, parts in submitted.items() for seed, predictions in parts.items()])
-    return dict.fromkeys((measure, *map(Measure, benchmark.target.ranking)), joint), per_seed
+    if not classes:
+        return dict.fromkeys((measure, *map(Measure, benchmark.target.ranking)), joint), per_seed
+    by_measure = dict.fromkeys((measure, *map(Measure, BESIDE), *further(benchmark)), joint)
+    if extra:
+        by_measure[measure] = per_seed
+    elif measure.metric in LOSSES:  # predictions without probabilities have no loss; the other submissions keep theirs
+        sure = {folder: list(parts.values()) for folder, parts in submitted.items() if all(
+            isinstance(predictions, Predictions) and has_probabilities(predictions.scores)
+            for predictions in parts.values())}
+        by_measure[measure] = means(benchmark, sure) if sure else Scores.of([])
+    return by_measure, per_seed
 
 
 def _spread(per_seed: Scores, folder: str, split: str, measure: Measure) -> Cell:

@@ -17,8 +17,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, MEAN, Measure, Scores
-from shiftbench.scoring.intervals import LEVEL, compare, seeds, student, take_apart
-from shiftbench.scoring.intervals.estimates import Estimate, Measured
+from shiftbench.scoring.differences import compare
+from shiftbench.scoring.intervals import LEVEL, Estimate, Measured, seeds, student, take_apart
 from shiftbench.scoring.judge import Row, means
 from shiftbench.scoring.listing import Finished, RunSource
 from shiftbench.scoring.metrics import WORST, is_worst
@@ -34,7 +34,6 @@ IN, OUT = " (in)", " (out)"
 SAME_RUN = ("train-to-train", "average")
 PAIRED = ("test-to-test", "mixed-to-test")
 
-ByMetric = dict[str, Measured]
 Ends = tuple[float, float]
 
 
@@ -42,6 +41,14 @@ class Side(NamedTuple):
     """A benchmark and a method's runs on it, one per seed."""
 
     benchmark: Benchmark
+    runs: Sequence[Predictions | Answers]
+
+
+class Tested(NamedTuple):
+    """Rows of a benchmark, and a method's runs that predict them."""
+
+    benchmark: Benchmark
+    rows: Ints
     runs: Sequence[Predictions | Answers]
 
 
@@ -56,46 +63,57 @@ def gap(
     interval is for the true worst group, without the bias of a minimum, as in `judge`; n counts its items.
     """
     reference = reference or str(reference_facts((inside or outside).benchmark.card).get("name", ""))
-    if reference in SAME_RUN:
-        rows = _average(outside, level) if reference == "average" else _train_to_train(outside, level)
-    else:
-        _check(outside, inside, reference)
-        assert inside is not None
-        rows = _paired(outside, inside, level) if reference in PAIRED else _apart(outside, inside, level)
-    if has_headline_of_groups(outside.benchmark):
-        ends = headline_ends(*_tested(outside, inside, reference), reference == "average", level)
+    before, after = _tested(outside, inside, reference)
+    rows = (_average(after, level) if reference == "average" else _paired(before, after, level)
+            if reference in PAIRED else _apart(before, after, level))
+    if outside.benchmark.target.has_classes and outside.benchmark.headline.by:  # over a grouping
+        ends = headline_ends(before, after, reference == "average", level)
         rows += [{**row, "split": side, "metric": row["metric"] + ("" if side else GAPS)}
                  for side, row in zip((IN, OUT, ""), ends, strict=False)]
-    runs = min(len(outside.runs), len(inside.runs) if inside else len(outside.runs))
-    head = {"run": "", "stat": MEAN, "runs": runs, "benchmark": outside.benchmark.name,
-            "digest": outside.benchmark.short_digest, "method": method, "seed": -1}
+    head = {"run": "", "stat": MEAN, "runs": min(len(before.runs), len(after.runs)),
+            "benchmark": outside.benchmark.name, "digest": outside.benchmark.short_digest, "method": method, "seed": -1}
     return Scores.of({**head, **row, "split": reference + row["split"]} for row in rows)
 
 
-def _check(outside: Side, inside: Side | None, reference: str) -> None:
+def _tested(outside: Side, inside: Side | None, reference: str) -> tuple[Tested, Tested]:
+    """The rows and runs that are tested in and out of distribution."""
+    benchmark = outside.benchmark
+    after = Tested(benchmark, benchmark.rows("test"), outside.runs)
+    if reference == "average":
+        return after, after
+    if reference in SAME_RUN:
+        if "test" not in benchmark.splits:
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no test, so there is no gap to measure.")
+        if "id_test" not in benchmark.splits:
+            raise ShiftBenchError(f"Benchmark '{benchmark.name}' has no id_test, so the train-to-train gap cannot be "
+                                  "measured. Draw one with shiftbench build BENCHMARK --reference train-to-train, and "
+                                  "train on it.")
+        return after._replace(rows=benchmark.rows("id_test")), after
     if inside is None:
         raise ShiftBenchError(f"A gap to reference '{reference}' needs runs on that reference, beside those on the "
                               "benchmark. Make it with shiftbench build BENCHMARK --reference, and train on it.")
     facts = reference_facts(inside.benchmark.card)
-    if facts.get("shifted", {}).get("digest") != outside.benchmark.digest:
-        raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{outside.benchmark.name}' "
-                              f"({outside.benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
-    if inside.benchmark.names["label"] != outside.benchmark.names["label"]:
-        raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{outside.benchmark.name}' have different "
+    if facts.get("shifted", {}).get("digest") != benchmark.digest:
+        raise ShiftBenchError(f"Benchmark '{inside.benchmark.name}' is no reference of '{benchmark.name}' "
+                              f"({benchmark.digest[:8]}). Make it again: shiftbench build --reference.")
+    if inside.benchmark.names["label"] != benchmark.names["label"]:
+        raise ShiftBenchError(f"Benchmarks '{inside.benchmark.name}' and '{benchmark.name}' have different "
                               "classes and cannot be compared.")
-
-
-def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
-    """Compare the items that both sides test, one by one; run r belongs to side `owner[r]`."""
-    tested = inside.benchmark.items[inside.benchmark.rows("test")]
-    after = outside.benchmark.rows("test")
-    shared = after[positions(outside.benchmark.items[after], tested) >= 0]
+    before = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
+    if reference not in PAIRED:
+        return before, after
+    shared = after.rows[positions(benchmark.items[after.rows], before.benchmark.items[before.rows]) >= 0]
     if not len(shared):
-        raise ShiftBenchError(f"'{inside.benchmark.name}' and '{outside.benchmark.name}' have no item of test in "
+        raise ShiftBenchError(f"'{inside.benchmark.name}' and '{benchmark.name}' have no item of test in "
                               "common. Make the reference again.")
+    return Tested(benchmark, shared, inside.runs), after._replace(rows=shared)
+
+
+def _paired(inside: Tested, outside: Tested, level: float) -> list[Row]:
+    """Compare the items that both sides test, one by one; run r belongs to side `owner[r]`."""
     owner = [0] * len(inside.runs) + [1] * len(outside.runs)
     rows: list[Row] = []
-    for score in _measured(outside.benchmark, shared, [*inside.runs, *outside.runs], owner, level).values():
+    for score in _measured(outside._replace(runs=[*inside.runs, *outside.runs]), owner, level).values():
         ends = (np.nan, np.nan)
         if score.items is not None and score.items.size:
             worst: dict[str, Any] = {} if score.worst is None else {
@@ -106,48 +124,32 @@ def _paired(outside: Side, inside: Side, level: float) -> list[Row]:
     return rows
 
 
-def _train_to_train(side: Side, level: float) -> list[Row]:
-    """The gap id_test − test within the same runs."""
-    if "test" not in side.benchmark.splits:
-        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no test, so there is no gap to measure.")
-    if "id_test" not in side.benchmark.splits:
-        raise ShiftBenchError(f"Benchmark '{side.benchmark.name}' has no id_test, so the train-to-train gap cannot be "
-                              "measured. Draw one with shiftbench build BENCHMARK --reference train-to-train, and "
-                              "train on it.")
-    owner = [0] * len(side.runs)
-    before, after = (_measured(side.benchmark, side.benchmark.rows(split), side.runs, owner, level)
-                     for split in ("id_test", "test"))
-    rows: list[Row] = []
-    for first, second in ((before[metric], after[metric]) for metric in before if metric in after):
-        ends = _ends(first.estimate - second.estimate, owner, level)[0, 1:]
-        sides = np.concatenate([_ends(score.estimate, owner, level) for score in (first, second)])
-        rows += _rows(first, second, sides, (float(ends[0]), float(ends[1])))
-    return rows
-
-
-def _apart(outside: Side, inside: Side, level: float) -> list[Row]:
-    """The gap between different runs on different items: the variances of items and of seeds add up."""
+def _apart(inside: Tested, outside: Tested, level: float) -> list[Row]:
+    """The gap between different items: their variances add up, and so do those of seeds unless the runs are the same,
+    whose gaps have a variance of their own."""
     owners = [[0] * len(side.runs) for side in (inside, outside)]
-    before, after = (_measured(side.benchmark, side.benchmark.rows("test"), side.runs, owner, level)
-                     for side, owner in zip((inside, outside), owners, strict=True))
+    before, after = (_measured(side, owner, level) for side, owner in zip((inside, outside), owners, strict=True))
     rows: list[Row] = []
     for first, second in ((before[metric], after[metric]) for metric in before if metric in after):
         a, b = first.estimate, second.estimate
         sides = np.concatenate([_ends(side, owner, level) for side, owner in zip((a, b), owners, strict=True)])
-        more = np.hypot(*[seeds(side.runs, side.noise, owner).half_width(level)[0, 0]
-                          for side, owner in zip((a, b), owners, strict=True)])
-        below, above = np.hypot(a.below, b.above)[0, 0], np.hypot(a.above, b.below)[0, 0]
-        centre = float(a.centre[0, 0] - b.centre[0, 0])
-        ends = (centre - float(np.hypot(below, more)), centre + float(np.hypot(above, more)))
-        rows += _rows(first, second, sides, ends)
+        if inside.runs is outside.runs:
+            low, high = _ends(a - b, owners[0], level)[0, 1:].tolist()
+        else:
+            more = np.hypot(*[seeds(side.runs, side.noise, owner).half_width(level)[0, 0]
+                              for side, owner in zip((a, b), owners, strict=True)])
+            below, above = np.hypot(a.below, b.above)[0, 0], np.hypot(a.above, b.below)[0, 0]
+            centre = float(a.centre[0, 0] - b.centre[0, 0])
+            low, high = centre - float(np.hypot(below, more)), centre + float(np.hypot(above, more))
+        rows += _rows(first, second, sides, (low, high))
     return rows
 
 
-def _average(side: Side, level: float) -> list[Row]:
+def _average(side: Tested, level: float) -> list[Row]:
     """The gap between average and worst group of the same runs on the same items: one table of contributions."""
     runs = list(side.runs) * (2 if len(side.runs) == 1 else 1)  # contributions to a worst group need several runs
     owner, z = [0] * len(runs), float(student(np.inf, level))
-    measured = _measured(side.benchmark, side.benchmark.rows("test"), runs, owner, level)
+    measured = _measured(side._replace(runs=runs), owner, level)
     rows: list[Row] = []
     for metric, average in measured.items():
         worst = measured.get(WORST + metric)
@@ -167,25 +169,24 @@ def _average(side: Side, level: float) -> list[Row]:
     return rows
 
 
-def _measured(
-    benchmark: Benchmark, rows: Ints, runs: Sequence[Predictions | Answers], owner: Sequence[int], level: float
-) -> ByMetric:
+def _measured(side: Tested, owner: Sequence[int], level: float) -> dict[str, Measured]:
     """Measure each method on these rows: one value per metric, over all items and for the method's worst group."""
-    if not runs:
-        raise ShiftBenchError(f"There are no runs on '{benchmark.name}' to compare.")
-    tested = _test_of(benchmark, rows)
-    chosen = [positions(tested.items, run.item) for run in runs]
+    if not side.runs:
+        raise ShiftBenchError(f"There are no runs on '{side.benchmark.name}' to compare.")
+    tested = _test_of(side)
+    chosen = [positions(tested.items, run.item) for run in side.runs]
     missing = max(int((position < 0).sum()) for position in chosen)
     if missing:
-        raise ShiftBenchError(f"{missing} of {len(rows)} items of '{benchmark.name}' have no prediction. Predict them "
-                              "all.")
-    outputs = [outputs_of(tested, run, position) for run, position in zip(runs, chosen, strict=True)]
+        raise ShiftBenchError(f"{missing} of {len(side.rows)} items of '{side.benchmark.name}' have no prediction. "
+                              "Predict them all.")
+    outputs = [outputs_of(tested, run, position) for run, position in zip(side.runs, chosen, strict=True)]
     return {score.metric: score for score in scorer(tested, "test")(outputs, owner, level)
             if score.items is not None and score.is_whole and not score.by}
 
 
-def _test_of(benchmark: Benchmark, rows: Ints) -> Benchmark:
+def _test_of(side: Tested) -> Benchmark:
     """A benchmark whose test is these rows, and which has nothing else."""
+    benchmark, rows = side.benchmark, side.rows
     return Benchmark(benchmark.items[rows], np.full(len(rows), "test"), benchmark.label[rows], benchmark.domain[rows],
                      benchmark.group[rows], benchmark.names, benchmark.card,
                      {name: values[rows] for name, values in benchmark.extra.items()})
@@ -226,32 +227,6 @@ def _rows(
 # The two sides are treated as if they shared no items. The interval is then somewhat too wide, because shared items
 # make the difference more certain.
 
-class Tested(NamedTuple):
-    """Rows of a benchmark, and a method's runs that predict them."""
-
-    benchmark: Benchmark
-    rows: Ints
-    runs: Sequence[Predictions | Answers]
-
-
-def _tested(outside: Side, inside: Side | None, reference: str) -> tuple[Tested, Tested]:
-    """The rows and runs that are tested in and out of distribution."""
-    after = Tested(outside.benchmark, outside.benchmark.rows("test"), outside.runs)
-    if inside is None or reference in SAME_RUN:
-        before = outside.benchmark.rows("test" if reference == "average" else "id_test")
-        return after._replace(rows=before), after
-    alone = Tested(inside.benchmark, inside.benchmark.rows("test"), inside.runs)
-    if reference not in PAIRED:
-        return alone, after
-    shared = after.rows[positions(outside.benchmark.items[after.rows], alone.benchmark.items[alone.rows]) >= 0]
-    return Tested(outside.benchmark, shared, inside.runs), after._replace(rows=shared)
-
-
-def has_headline_of_groups(benchmark: Benchmark) -> bool:
-    """Whether the headline is over a grouping; `gap` covers any other headline."""
-    return benchmark.target.has_classes and bool(benchmark.headline.by)
-
-
 def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) -> list[Row]:
     """The headline in distribution, out of distribution, and their difference; empty if a side has no such group."""
     measure = outside.benchmark.headline
@@ -267,7 +242,7 @@ def headline_ends(inside: Tested, outside: Tested, average: bool, level: float) 
 
 def _value(side: Tested, measure: Measure, level: float) -> Row | None:
     """The mean over runs with its interval, about other items and other seeds."""
-    tested = _test_of(side.benchmark, side.rows)
+    tested = _test_of(side)
     runs = [Predictions(tested.items, tested.split, run.scores[positions(tested.items, run.item)], run.classes)
             for run in side.runs if isinstance(run, Predictions)]
     scores = means(tested, {"": runs}, level=level).where(split="test", **measure._asdict())
@@ -292,7 +267,7 @@ def gaps_of(
     for run in index.runs:
         digest = str(run.benchmark["digest"])
         if digest not in by_digest:
-            by_digest[digest] = benchmark_of_run(run)
+            by_digest[digest] = benchmark_of_run(run, (), index)
         by_setting.setdefault(digest, {}).setdefault(run.setting, []).append(run)
     run_labels = dict(zip(index.by_name, labels([run.settings for run in index.runs]), strict=True))
     parts: list[tuple[tuple[str, int, str], Scores]] = []

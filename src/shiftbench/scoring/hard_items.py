@@ -16,9 +16,18 @@ from shiftbench.core.arrays import Bools, Floats, Ints, Strs
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
-from shiftbench.scoring.intervals import Means, over_runs, student, wilson
-from shiftbench.scoring.intervals.estimates import Estimate, Law, Measured, estimate, on_the_logit_scale
-from shiftbench.scoring.intervals.worst import mirrored, worst_loss, worst_share
+from shiftbench.scoring.intervals import (
+    Estimate,
+    Law,
+    Means,
+    Measured,
+    estimate,
+    on_the_logit_scale,
+    over_runs,
+    student,
+    wilson,
+)
+from shiftbench.scoring.worst import mirrored, worst_loss, worst_share
 
 COLUMN = "kind"
 SIDES = ("hard_positive", "hard_negative")

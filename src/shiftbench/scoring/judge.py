@@ -20,8 +20,8 @@ from shiftbench.data.groupings import OWN, Grouping, groupings_of
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions, refuse_trained
 from shiftbench.data.scores import ALL, COLUMNS, DEFAULTS, DIFFERENCE, MEAN, Scores
-from shiftbench.scoring.intervals import LEVEL, REPLICATES, compare
-from shiftbench.scoring.intervals.estimates import Measured
+from shiftbench.scoring.differences import compare
+from shiftbench.scoring.intervals import LEVEL, REPLICATES, Measured
 from shiftbench.scoring.metrics import METRICS, Metric, own_metrics
 from shiftbench.scoring.scorer import Further, Outputs, Reals, Scorer, outputs_of, scorer
 
@@ -58,7 +58,7 @@ def score(
 
     A share has Wilson's interval, macro F1 the same to first order, a loss Student's. A worst group's value is the
     plain minimum, as every paper has it; its interval and `worst_group_accuracy_corrected` are for the truly worst
-    group, without the downward bias of a minimum (see `intervals.worst`). Further `metrics` by name (`auc`, …) are
+    group, without the downward bias of a minimum (see `worst`). Further `metrics` by name (`auc`, …) are
     scored over all items with percentile bootstrap intervals. With 0 replicates there are no intervals.
 
     `by` are further groupings by any columns, with a collection also by its factors (see `groupings`), beside those of
@@ -86,7 +86,7 @@ def means(
     """Each method's mean over its runs (seeds) on the same items, and how far it is behind the best method.
 
     Intervals are about other items and other seeds: both parts are in them, each counted once, see
-    `intervals.estimates`. `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
+    `intervals`. `worst_group_accuracy` is the mean of each run's worst; its group is the lowest on average.
 
     A row of stat `difference` is the best mean minus this one, paired by item. Its interval and its p-value, in the
     column `p`, are corrected for all pairs of methods in this metric and split and, of single groups, for the

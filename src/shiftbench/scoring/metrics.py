@@ -243,7 +243,7 @@ WORST = "worst_group_"
 """The prefix of a metric's name for its value in the worst group."""
 LAWS = ("bootstrap", "wilson", "wilson of contributions", "student", "fisher z", "jackknife logit", "delong logit",
         "student and bias", "order statistics", "none")
-"""How an interval is made; `intervals.estimates` has those that any contributions can use."""
+"""How an interval is made; `intervals` has those that any contributions can use."""
 OVER = ("all items", "worst group", "worst class", "worse hard side", "mean over groups", "percentile over groups",
         "mean over domains", "gap")
 

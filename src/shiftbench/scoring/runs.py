@@ -9,7 +9,7 @@ beside their runs.
 import json
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -82,47 +82,25 @@ def _pieces(
     for name, draws in by_name.items():
         for digest, runs in draws.items():
             benchmark = by_digest[digest]
-            if not benchmark.target.has_classes:
-                yield from _of_targets(index, benchmark, runs, name, replicates, level, left_out)
-                continue
-            yield from score_each(index.reader(benchmark), runs, name, replicates, level, left_out)
-            retrained = score_retrained(index, benchmark, runs, replicates, level, left_out)
-            if len(retrained):
-                yield Piece.of(_under_name(name, retrained))
+            if benchmark.target.has_classes:
+                yield from score_each(index.reader(benchmark), runs, name, replicates, level, left_out)
+                yield from _scored_alone(index.retrained, benchmark, runs, name, replicates, level, left_out)
+            else:
+                yield from _scored_alone(index.predictions, benchmark, runs, name, replicates, level, left_out)
     if left_out and all(run.name in left_out for run in index.runs):
         raise ShiftBenchError(f"{index.where}: none of its {len(left_out)} finished runs can be read. The first: "
                               f"{next(iter(left_out.values()))}")
     for name, draws in by_name.items():
         runs = [run for on_draw in draws.values() for run in on_draw if run.name not in (left_out or ())]
         if runs and _few(runs):
-            splits = shared_splits([by_digest[digest] for digest in draws])
-            methods: dict[str, list[Predictions | Answers]] = {}
-            owners: dict[str, list[tuple[Benchmark, Finished]]] = {}
-            heads: dict[str, dict[str, Any]] = {}
-            for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
-                heads.setdefault(label, run.head)
-                benchmark = by_digest[str(run.benchmark["digest"])]
-                if not benchmark.target.has_classes:
-                    methods.setdefault(label, []).append(index.predictions(run, benchmark))
-                    continue
-                owners.setdefault(label, []).append((benchmark, run))
-                methods.setdefault(label, []).append(on_splits(index.predictions(run, benchmark), splits))
-            first = by_digest[next(iter(draws))]
-            scores = means(first, methods, replicates=replicates, level=level)
-            yield Piece.of(_under_name(name, under_methods(scores, heads)))
-            retrained = mean_retrained(index, first, owners, replicates, level)
-            if len(retrained):
-                yield Piece.of(_under_name(name, under_methods(retrained, heads)))
+            yield from _means(index, name, runs, [by_digest[digest] for digest in draws], replicates, level)
 
 
-def benchmark_of_run(
-    run: Finished, benchmarks: Sequence[Benchmark] = (), index: RunIndex | None = None
-) -> Benchmark:
+def benchmark_of_run(run: Finished, benchmarks: Sequence[Benchmark], index: RunIndex) -> Benchmark:
     """The benchmark of a run: one of `benchmarks` that has its name and is no replicate, else from the run's path."""
     candidates = [benchmark for benchmark in benchmarks
                   if benchmark.name == run.benchmark["name"] and replicate_of(benchmark.card) is None]
-    load = Benchmark.load if index is None else index.benchmark
-    benchmark = candidates[0] if candidates else load(run.benchmark_folder)
+    benchmark = candidates[0] if candidates else index.benchmark(run.benchmark_folder)
     if benchmark.digest != run.benchmark["digest"]:
         raise ShiftBenchError(f"{run.folder}: benchmark digest is {str(run.benchmark['digest'])[:8]}…, but "
                               f"{run.benchmark['path']} now has {benchmark.digest[:8]}…. The benchmark was rebuilt; "
@@ -130,15 +108,40 @@ def benchmark_of_run(
     return benchmark
 
 
-def _of_targets(
-    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], name: str, replicates: int, level: float,
-    left_out: LeftOut | None,
+def _scored_alone(
+    read: Callable[[Finished, Benchmark], Predictions | Answers | None], benchmark: Benchmark,
+    runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None,
 ) -> Iterator[Piece]:
-    """Scores of runs whose target is not a class."""
-    for run in runs:
+    """Scores of runs one by one: those whose target is not a class, and last layers that were retrained."""
+    retrained = benchmark.target.has_classes
+    for run in runs if not retrained or TARGET_TRAIN in benchmark.splits else ():
         with leaving_out(run.name, left_out):
-            yield Piece.of(_under_name(name, score(benchmark, index.predictions(run, benchmark), **run.head,
-                                                   replicates=replicates, level=level)))
+            predictions = read(run, benchmark)
+            if predictions is not None:
+                scores = score(benchmark, predictions, **run.head, replicates=replicates, level=level)
+                yield Piece.of(_under_name(name, _renamed(scores) if retrained else scores))
+
+
+def _means(
+    index: RunIndex, name: str, runs: Sequence[Finished], draws: Sequence[Benchmark], replicates: int, level: float
+) -> Iterator[Piece]:
+    """The means over runs that differ only in their seed, on the splits that all draws of their benchmark share."""
+    by_label: dict[str, list[Finished]] = {}
+    for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
+        by_label.setdefault(label, []).append(run)
+    heads = {label: alike[0].head for label, alike in by_label.items()}
+    methods = {label: read_chosen(index, [run.name for run in alike], draws) for label, alike in by_label.items()}
+    scores = means(draws[0], methods, replicates=replicates, level=level)
+    yield Piece.of(_under_name(name, under_methods(scores, heads)))
+    if TARGET_TRAIN in draws[0].splits:
+        by_digest = {draw.digest: draw for draw in draws}
+        read = {label: [predictions for run in alike if (
+            predictions := index.retrained(run, by_digest[str(run.benchmark["digest"])])) is not None]
+            for label, alike in by_label.items()}
+        retrained = {label: predictions for label, predictions in read.items() if predictions}
+        if retrained:
+            scores = _renamed(means(draws[0], retrained, replicates=replicates, level=level))
+            yield Piece.of(_under_name(name, under_methods(scores, heads)))
 
 
 def _few(runs: Sequence[Finished]) -> bool:
@@ -358,23 +361,16 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
                                   "with --replicates, and train again.")
 
 
-def on_splits(predictions: Predictions | Answers, splits: Collection[str]) -> Predictions | Answers:
-    """The predictions on these splits only; a list per item stays whole."""
-    if not isinstance(predictions, Predictions):
-        return predictions
-    kept = np.isin(predictions.split, list(splits))
-    return predictions if kept.all() else Predictions(
-        predictions.item[kept], predictions.split[kept], predictions.scores[kept], predictions.classes)
-
-
-def read_chosen(
-    source: RunSource | RunIndex, runs: Sequence[str], draws: Sequence[Benchmark]
-) -> list[Predictions | Answers]:
-    """The predictions of runs of a source on one benchmark or its draws, on the splits that all draws share."""
-    splits, index = shared_splits(list(draws)), RunIndex.of(source)
-    by_digest = {draw.digest: draw for draw in draws}
-    return [on_splits(index.predictions(run, by_digest.get(str(run.benchmark["digest"]), draws[0])), splits)
-            for run in map(index.run, runs)]
+def read_chosen(index: RunIndex, names: Iterable[str], draws: Sequence[Benchmark]) -> list[Predictions | Answers]:
+    """The predictions of runs on one benchmark or its draws, on the splits that all draws share; lists stay whole."""
+    splits, by_digest = list(shared_splits(draws)), {draw.digest: draw for draw in draws}
+    shared = []
+    for run in map(index.run, names):
+        predictions = index.predictions(run, by_digest.get(str(run.benchmark["digest"]), draws[0]))
+        kept = np.isin(predictions.split, splits)
+        shared.append(predictions if isinstance(predictions, Answers) or kept.all() else Predictions(
+            predictions.item[kept], predictions.split[kept], predictions.scores[kept], predictions.classes))
+    return shared
 
 
 # Retrained last layers
@@ -382,31 +378,7 @@ def read_chosen(
 RETRAINED = "target_rt_accuracy"
 
 
-def score_retrained(
-    index: RunIndex, benchmark: Benchmark, runs: Sequence[Finished], replicates: int, level: float,
-    left_out: LeftOut | None = None,
-) -> Scores:
-    """`target_rt_accuracy` on test, of all items and of every group, for the runs that were retrained."""
-    parts = []
-    for run in runs if TARGET_TRAIN in benchmark.splits else ():
-        with leaving_out(run.name, left_out):
-            predictions = index.retrained(run, benchmark)
-            if predictions is not None:
-                parts.append(_renamed(score(benchmark, predictions, **run.head, replicates=replicates, level=level)))
-    return Scores.join(parts)
-
-
-def mean_retrained(
-    index: RunIndex, benchmark: Benchmark, methods: Mapping[str, Sequence[tuple[Benchmark, Finished]]],
-    replicates: int, level: float,
-) -> Scores:
-    """Means over each method's retrained runs, each run read with its own benchmark."""
-    read = {label: [predictions for draw, run in runs if (predictions := index.retrained(run, draw)) is not None]
-            for label, runs in methods.items()} if TARGET_TRAIN in benchmark.splits else {}
-    retrained = {label: predictions for label, predictions in read.items() if predictions}
-    return _renamed(means(benchmark, retrained, replicates=replicates, level=level)) if retrained else Scores.join([])
-
-
 def _renamed(scores: Scores) -> Scores:
+    """The accuracy of retrained last layers, of all items and of every group, under its own name."""
     kept: Bools = (scores["metric"] == "accuracy") & (scores["by"] == "") & (scores["stat"] != DIFFERENCE)
     return scores.take(kept).assign(metric=RETRAINED)

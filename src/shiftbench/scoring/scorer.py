@@ -7,7 +7,7 @@ every evaluation, to choose a checkpoint. `scorer` picks the measurements of a b
     numbers     r and squared error (PovertyMap)          tasks     mean average precision (OGB-MolPCBA)
     boxes       detection accuracy (GlobalWheat)          tokens    accuracy of the next token (Py150)
 
-Each is a table of contributions, runs × items, whose mean over items is the metric (`intervals.estimates`).
+Each is a table of contributions, runs × items, whose mean over items is the metric (`intervals`).
 """
 
 from collections.abc import Callable, Sequence
@@ -38,17 +38,20 @@ from shiftbench.scoring.beyond_classes import (
     ratio_items,
 )
 from shiftbench.scoring.hard_items import COLUMN, by_kind, kinds_of
-from shiftbench.scoring.intervals import REPLICATES, bootstrap, interval, over_runs
-from shiftbench.scoring.intervals.estimates import (
+from shiftbench.scoring.intervals import (
+    REPLICATES,
     Estimate,
     Measured,
+    bootstrap,
     corrected,
     estimate,
+    interval,
+    over_runs,
     within,
     without_interval,
 )
-from shiftbench.scoring.intervals.worst import worst_by, worst_loss, worst_share
 from shiftbench.scoring.metrics import METRICS, WORST, Metric, Table, f1_items, has_probabilities, losses, own_metrics
+from shiftbench.scoring.worst import worst_by, worst_loss, worst_share
 
 Reals = npt.NDArray[np.floating]
 Outputs = Reals | Answers

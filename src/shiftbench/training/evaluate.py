@@ -17,7 +17,7 @@ from shiftbench.data.scores import Measure
 from shiftbench.data.target import BOXES, TOKENS
 from shiftbench.methods.method import LOSSES
 from shiftbench.models.net import Net
-from shiftbench.scoring.intervals.estimates import values_of
+from shiftbench.scoring.intervals import values_of
 from shiftbench.scoring.metrics import WORST, metric_of, metrics_of
 from shiftbench.scoring.scorer import Outputs
 from shiftbench.training.data import Data

@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Floats, Ints
-from shiftbench.scoring.intervals.estimates import (
+from shiftbench.scoring.intervals import (
     LAWS,
     LEVEL,
     Estimate,
@@ -134,7 +134,7 @@ def mirrored(worst: Worst, about: float) -> Worst:
 def worst_share(
     hits: Bools, start: Ints, owner: Sequence[int], level: float | None, rows: Ints | None = None
 ) -> Worst:
-    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `intervals.lowest`.
+    """The lowest accuracy over groups: the mean over runs of each run's lowest, corrected as in `lowest`.
 
     Items lie group by group; or `rows` lists them group by group, an item once for every group that it is in. Groups
     that overlap are not independent, and the estimate is then not corrected.
@@ -153,7 +153,7 @@ def worst_share(
 
 
 def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
-    """The highest mean loss over groups, corrected for the upward bias of a maximum as in `intervals.lowest_mean`.
+    """The highest mean loss over groups, corrected for the upward bias of a maximum as in `lowest_mean`.
 
     No interval where a loss is infinite or a group has a single item.
     """
@@ -171,7 +171,7 @@ def worst_loss(values: Floats, start: Ints, owner: Sequence[int], level: float |
 
 
 def worst_of(law: str, values: Floats, start: Ints, owner: Sequence[int], level: float | None) -> Worst:
-    """The lowest value over groups, corrected for the downward bias of a minimum as in `intervals.lowest_mean`.
+    """The lowest value over groups, corrected for the downward bias of a minimum as in `lowest_mean`.
 
     A group's standard error is half its interval over z: on Fisher's scale for r. No interval where a group has none.
     """

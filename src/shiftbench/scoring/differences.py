@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Bools, Floats, Ints
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.scoring.intervals.estimates import LEVEL, checked, over_runs, seeds, take_apart
+from shiftbench.scoring.intervals import LEVEL, checked, over_runs, seeds, take_apart
 
 
 class Compared(NamedTuple):
@@ -203,21 +203,6 @@ class Design:
         from scipy.special import ndtri
 
         return -float(ndtri((1 - self.level) / 2 / self.comparisons))
-
-
-def power(items: int, difference: float, **known: Any) -> float:
-    """The probability to see a difference: power(500, 0.02, accuracy=0.9). `known` are the fields of `Design`."""
-    return Design(**known).power(items, difference)
-
-
-def items_needed(difference: float, power: float = POWER, **known: Any) -> int:
-    """The fewest items per group that show a difference with this power: items_needed(0.02, accuracy=0.9)."""
-    return Design(**known).items_needed(difference, power)
-
-
-def smallest_difference(items: int, power: float = POWER, **known: Any) -> float:
-    """The smallest difference that so many items show with this power: smallest_difference(200, accuracy=0.9)."""
-    return Design(**known).smallest_difference(items, power)
 
 
 def group_power(

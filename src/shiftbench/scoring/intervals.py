@@ -26,7 +26,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.scores import ALL, Measure
 
 if TYPE_CHECKING:
-    from shiftbench.scoring.intervals.worst import Worst
+    from shiftbench.scoring.worst import Worst
 
 LEVEL = 0.95
 REPLICATES = 1000
