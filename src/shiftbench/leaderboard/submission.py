@@ -7,7 +7,7 @@ numbers that its benchmark asks for, separated by commas.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,17 +69,39 @@ def read_entry(root: Path, folder: str) -> Entry:
         facts = _facts(inside(path, MARKER), folder)
     except ValueError as problem:  # also a number with more digits than Python reads
         return Entry(folder, method=folder, problems=(message_for_page(problem, root),))
-    reader = _Reader(facts)
     others = sorted(set(facts) - ({field.name for field in fields(Entry)} - {"folder", "problems", "notes"}))
     notes = [f"{MARKER} also says {', '.join(map(_quoted, others))}: not read. Numbers on this page are recomputed "
              "from the predictions."] if others else []
+    problems: list[str] = []
+
+    def take(key: str, fits: Callable[[Any], bool], allowed: str, absent: Any = None) -> Any:
+        """The value of a field, or None with a problem where it does not fit."""
+        value = facts.get(key, absent)
+        if fits(value):
+            return value.strip() if isinstance(value, str) else value
+        state = f"'{key}' is not {allowed}" if key in facts else f"'{key}' is missing: {allowed}"
+        problems.append(f"{MARKER}: {state}.")
+        return None
+
+    text, link = f"a text of one line and at most {LONGEST} letters", "a link that begins with https:// or http://"
+    method = take("method", _says, text)
+    authors = take("authors", _are_names, 'a list of names, ["A. Author", "B. Author"]') or ()
     declared: dict[str, Any] = {
-        "method": reader.text("method", needed=True) or folder, "authors": reader.names("authors"),
-        "paper": reader.link("paper"), "code": reader.link("code"), "selected_on": reader.chosen(),
-        "external_data": reader.external(), "model": reader.text("model"), "parameters": reader.count("parameters"),
-        "benchmark": reader.text("benchmark", needed=True),
+        "method": method or folder,
+        "authors": tuple(name.strip() for name in ((authors,) if isinstance(authors, str) else authors)),
+        "paper": take("paper", _is_link, link, "") or "", "code": take("code", _is_link, link, "") or "",
+        "selected_on": take("selected_on", lambda value: isinstance(value, str) and value in CHOSEN,
+                            f"the split that chose the model, one of {', '.join(CHOSEN)}") or "",
+        # False or a description: silence would not distinguish undeclared data from none.
+        "external_data": take("external_data", lambda value: value is False or _says(value),
+                              "false, or a text that says which other data the model has seen"),
+        "model": take("model", _plain, text, "") or "",
+        "parameters": take("parameters", _is_count, "a number of parameters, such as 25_557_032"),
+        "benchmark": take("benchmark", _says, text) or "",
     }
-    return Entry(folder, **declared, problems=tuple(reader.problems), notes=tuple(notes))
+    if declared["external_data"] is False:
+        declared["external_data"] = ""
+    return Entry(folder, **declared, problems=tuple(problems), notes=tuple(notes))
 
 
 def message_for_page(problem: Exception, root: Path) -> str:
@@ -105,72 +127,29 @@ def _quoted(word: str) -> str:
     return f"'{word[:40]}'"
 
 
-class _Reader:
-    """Reads field after field; it collects problems and leaves bad fields empty."""
-
-    def __init__(self, facts: Mapping[str, Any]) -> None:
-        self.facts = facts
-        self.problems: list[str] = []
-
-    def wrong(self, key: str, allowed: str) -> None:
-        state = f"'{key}' is not {allowed}" if key in self.facts else f"'{key}' is missing: {allowed}"
-        self.problems.append(f"{MARKER}: {state}.")
-
-    def text(self, key: str, needed: bool = False) -> str:
-        value = self.facts.get(key, "")
-        if _plain(value) and (value.strip() or not needed):
-            return str(value.strip())
-        self.wrong(key, f"a text of one line and at most {LONGEST} letters")
-        return ""
-
-    def names(self, key: str) -> tuple[str, ...]:
-        value = self.facts.get(key)
-        names = [value] if isinstance(value, str) else value
-        if isinstance(names, list) and 0 < len(names) <= 100 and all(_plain(name) and name.strip() for name in names):
-            return tuple(name.strip() for name in names)
-        self.wrong(key, 'a list of names, ["A. Author", "B. Author"]')
-        return ()
-
-    def link(self, key: str) -> str:
-        value = self.facts.get(key, "")
-        if value == "" or (_plain(value) and _is_link(value)):
-            return str(value)
-        self.wrong(key, "a link that begins with https:// or http://")
-        return ""
-
-    def chosen(self) -> str:
-        value = self.facts.get("selected_on")
-        if isinstance(value, str) and value in CHOSEN:
-            return value
-        self.wrong("selected_on", f"the split that chose the model, one of {', '.join(CHOSEN)}")
-        return ""
-
-    def external(self) -> str | None:
-        """False or a description: silence would not distinguish undeclared data from none."""
-        value: Any = self.facts.get("external_data")
-        if value is False:
-            return ""
-        if _plain(value) and value.strip():
-            return str(value.strip())
-        self.wrong("external_data", "false, or a text that says which other data the model has seen")
-        return None
-
-    def count(self, key: str) -> int | None:
-        value = self.facts.get(key)
-        if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**15):
-            return value
-        self.wrong(key, "a number of parameters, such as 25_557_032")
-        return None
-
-
 def _plain(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST and (not value.strip() or value.strip().isprintable())
 
 
-def _is_link(value: str) -> bool:
+def _says(value: Any) -> bool:
+    return _plain(value) and bool(value.strip())
+
+
+def _are_names(value: Any) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return isinstance(names, list) and 0 < len(names) <= 100 and all(map(_says, names))
+
+
+def _is_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**15)
+
+
+def _is_link(value: Any) -> bool:
+    """Whether it is a link, or nothing."""
     try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and not any(map(str.isspace, value))
+        parts = urlsplit(value) if _plain(value) else None
+        return value == "" or (parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+                               and not any(map(str.isspace, value)))
     except ValueError:
         return False
 

@@ -95,11 +95,6 @@ def corrected(lowest: Measured) -> Measured:
     return lowest._replace(metric=lowest.metric + CORRECTED, estimate=centred, compared=False)
 
 
-def within(measured: Measured, least: float, most: float) -> Measured:
-    """The same with other bounds of what the metric can be."""
-    return measured._replace(estimate=measured.estimate._replace(least=least, most=most))
-
-
 def values_of(measured: Iterable[Measured]) -> dict[str, float]:
     """The numbers of a single run, over all items or of the worst group, as `Measure` writes them; NaN if undefined."""
     return {str(Measure(score.metric, score.by)): float(score.estimate.value[0, 0])

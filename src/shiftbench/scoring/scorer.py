@@ -47,7 +47,6 @@ from shiftbench.scoring.intervals import (
     estimate,
     interval,
     over_runs,
-    within,
     without_interval,
 )
 from shiftbench.scoring.metrics import METRICS, WORST, Metric, Table, f1_items, has_probabilities, losses, own_metrics
@@ -439,7 +438,8 @@ def measure_further(
                                   f"{len(truth)} items have one contribution each.")
         measured = grouped(part, metric.name, values, values, owner, level)
         least = 0.0 if not (values < 0).any() else -np.inf
-        return measured if metric.unit == "share" else [within(score, least, np.inf) for score in measured]
+        return measured if metric.unit == "share" else [
+            score._replace(estimate=score.estimate._replace(least=least, most=np.inf)) for score in measured]
     value = bootstrapped(metric, truth, outputs, owner, level, further, split)
     return [Measured(metric.name, [ALL], np.asarray([len(truth)]), value)]
 
