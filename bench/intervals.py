@@ -8,7 +8,7 @@ mean length, and the bias of its estimate, in points.
     lowest       Wilson's interval of the group seen lowest
     wilson       Bonferroni's interval over all groups, of Wilson's limits
     bonferroni   the same of Clopper's and Pearson's limits, which hold at every size
-    ours         `intervals.lowest`
+    ours         `worst.lowest`
 
 The last line is how much longer Bonferroni's valid interval is than ours, the mean ratio of lengths over cases.
 Run: python bench/intervals.py [REPEATS]
@@ -22,7 +22,8 @@ import numpy as np
 from scipy.special import betaincinv
 
 from shiftbench.core.arrays import Floats, Ints, child
-from shiftbench.scoring.intervals import interval, lowest, wilson
+from shiftbench.scoring.intervals import interval, wilson
+from shiftbench.scoring.worst import lowest
 
 REPLICATES = 200
 

@@ -23,7 +23,7 @@ from shiftbench.methods.method import Task
 from shiftbench.models import MODELS, build
 from shiftbench.models.detector import Sampler, by_products, regions
 from shiftbench.models.net import load_into
-from shiftbench.scoring.metrics.beyond_classes import detection_accuracy
+from shiftbench.scoring.beyond_classes import detection_accuracy
 from shiftbench.shifts.splits import Given
 from shiftbench.training.loop import train
 from shiftbench.training.run import Run

@@ -33,8 +33,7 @@ from scipy.special import gammaln, stdtr
 
 from shiftbench.auditing.search import is_binary
 from shiftbench.core.arrays import Bools, Floats, Ints, child
-from shiftbench.scoring.intervals import student, wilson
-from shiftbench.scoring.intervals.estimates import normal_quantile
+from shiftbench.scoring.intervals import normal_quantile, student, wilson
 
 FEW = 200
 """Items, or clusters, on the smaller side from which Student's distribution stands for that over permutations."""

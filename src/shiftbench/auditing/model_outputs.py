@@ -32,9 +32,9 @@ from shiftbench.data.predictions import (
     scores_of_table,
     under_our_names,
 )
+from shiftbench.scoring.hard_items import confidences
 from shiftbench.scoring.metrics import METRICS, Table, has_probabilities
 from shiftbench.scoring.metrics import losses as log_losses
-from shiftbench.scoring.metrics.classification import confidences
 
 Column = Values | Words
 """One value per item: numbers, or words as codes."""

@@ -20,7 +20,7 @@ from shiftbench.data.benchmark import MARKER
 from shiftbench.data.checks import check, uses
 from shiftbench.data.collection import Collection
 from shiftbench.metagraph.subsets import parse_subset, subset_name
-from shiftbench.scoring.intervals import group_power
+from shiftbench.scoring.differences import group_power
 from shiftbench.shifts.conditions import CONDITIONS
 from shiftbench.shifts.recipe import Recipe, Tables, applied, build, make_shift, several, to_text
 from shiftbench.shifts.shift import SHIFTS, Shift
