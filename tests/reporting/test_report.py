@@ -35,7 +35,8 @@ from shiftbench.reporting.page import results_of
 from shiftbench.reporting.sections.selection import content
 from shiftbench.scoring import means, score
 from shiftbench.scoring.metrics import percent
-from shiftbench.scoring.select import RULES, chosen, over_benchmarks, over_seeds, select
+from shiftbench.scoring.rules import RULES
+from shiftbench.scoring.select import chosen, over_benchmarks, over_seeds, select
 from shiftbench.shifts.leave_one_domain_out import leave_out
 
 VOID = {"meta", "img", "br", "wbr"}

@@ -20,7 +20,7 @@ designs = st.fixed_dictionaries({
     "comparisons": st.integers(1, 50), "level": st.sampled_from([0.9, 0.95, 0.99])})
 
 
-def power(items, difference, **known):
+def chance(items, difference, **known):
     return Design(**known).power(items, difference)
 
 
@@ -49,7 +49,7 @@ def test_power_is_what_the_test_has(n, accuracy, difference, correlation, compar
     level = 1 - 0.05 / comparisons
     seen = [compare(np.stack(pair(rng, n, accuracy, difference, correlation)), [0, 1], level=level).high[0] < 0
             for _ in range(600)]
-    stated = power(n, difference, accuracy=accuracy, correlation=correlation, comparisons=comparisons)
+    stated = chance(n, difference, accuracy=accuracy, correlation=correlation, comparisons=comparisons)
     assert np.mean(seen) == pytest.approx(stated, abs=0.05)
     assert 0.1 < stated < 0.95
 
@@ -60,7 +60,7 @@ def test_unpaired_power_is_what_the_test_has():
     first, second = rng.binomial(500, 0.7, 4000) / 500, rng.binomial(500, 0.78, 4000) / 500
     mean = (first + second) / 2
     seen = np.abs(first - second) / np.sqrt(2 * mean * (1 - mean) / 500) > stats.student(np.inf, 0.95)
-    assert seen.mean() == pytest.approx(power(500, 0.08, accuracy=0.7, paired=False), abs=0.03)
+    assert seen.mean() == pytest.approx(chance(500, 0.08, accuracy=0.7, paired=False), abs=0.03)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,8 +68,8 @@ def test_unpaired_power_is_what_the_test_has():
 def test_items_and_differences_invert_each_other(known, difference, power):
     """So many items have the power, one fewer has not; the smallest difference they show is no larger than asked."""
     items = items_needed(difference, power, **known)
-    assert power(items, difference, **known) >= power - 1e-9
-    assert items == 1 or power(items - 1, difference, **known) < power + 1e-9
+    assert chance(items, difference, **known) >= power - 1e-9
+    assert items == 1 or chance(items - 1, difference, **known) < power + 1e-9
     smallest = smallest_difference(items, power, **known)
     assert smallest <= difference + 1e-9
     assert items_needed(smallest, power, **known) <= items
@@ -96,7 +96,7 @@ def test_what_cannot_be_is_refused():
         with pytest.raises(ShiftBenchError, match=r"two points are 0\.02"):
             items_needed(difference)
     with pytest.raises(ShiftBenchError, match="No model is 20 points better"):
-        power(100, 0.2, accuracy=0.9)
+        chance(100, 0.2, accuracy=0.9)
     for difference in (1e-300, 1e-320, 1e-14):
         with pytest.raises(ShiftBenchError, match=r"takes more than .* items"):
             items_needed(difference)

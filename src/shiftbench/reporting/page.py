@@ -25,8 +25,9 @@ from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.listing import RunSource, run_folders
 from shiftbench.scoring.metrics import in_unit, percent
 from shiftbench.scoring.reading import RunIndex
+from shiftbench.scoring.rules import DEFAULT, Runs
 from shiftbench.scoring.runs import scores_of
-from shiftbench.scoring.select import DEFAULT, Runs, chosen, chosen_means, setting_of
+from shiftbench.scoring.select import chosen, chosen_means, setting_of
 from shiftbench.sweeps.status import UNREADABLE, Status, counted, describe, folder_of
 from shiftbench.sweeps.status import summary as summary_of
 

@@ -15,20 +15,11 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import spaced
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
-from shiftbench.reporting.score_tables import methods_in, probability
-from shiftbench.scoring import GAP, comparisons
+from shiftbench.reporting.score_tables import comparisons, methods_in, probability
+from shiftbench.scoring import GAP
 from shiftbench.scoring.metrics import in_unit, in_words, metric_of, percent
-from shiftbench.scoring.select import (
-    INSTEAD,
-    LABELS,
-    RULES,
-    TARGETS,
-    Choice,
-    Mean,
-    Selection,
-    over_benchmarks,
-    over_seeds,
-)
+from shiftbench.scoring.rules import INSTEAD, LABELS, RULES, TARGETS
+from shiftbench.scoring.select import Choice, Mean, Selection, over_benchmarks, over_seeds
 
 if TYPE_CHECKING:
     from rich.table import Table

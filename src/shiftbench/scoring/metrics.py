@@ -241,6 +241,11 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 WORST = "worst_group_"
 """The prefix of a metric's name for its value in the worst group."""
+LAWS = ("bootstrap", "wilson", "wilson of contributions", "student", "fisher z", "jackknife logit", "delong logit",
+        "student and bias", "order statistics", "none")
+"""How an interval is made; `intervals.LAWS` has those that any contributions can use."""
+OVER = ("all items", "worst group", "worst class", "worse hard side", "mean over groups", "percentile over groups",
+        "mean over domains", "gap")
 
 
 @dataclass(frozen=True)
@@ -252,8 +257,8 @@ class Metric:
     targets: tuple[str, ...] = ("class",)  # kinds of target that have it
     better: str = "higher"  # or lower
     unit: str = "share"  # shown in per cent; or number, shown as it is
-    interval: str = "bootstrap"  # one of `intervals.LAWS`, or how else an interval is made
-    over: str = "all items"  # or worst group, worst class, mean over groups, percentile over groups, gap, …
+    interval: str = "bootstrap"  # one of LAWS
+    over: str = "all items"  # one of OVER
     of: str = ""  # where it is over groups, the metric of each group
     function: Callable[..., float] | None = None  # (truth, outputs, weight) -> value
     items: Callable[..., Any] | None = None  # (truth, outputs) -> what each item contributes; the mean is the value

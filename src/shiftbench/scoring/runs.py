@@ -361,9 +361,11 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
                                   "with --replicates, and train again.")
 
 
-def read_chosen(index: RunIndex, names: Iterable[str], draws: Sequence[Benchmark]) -> list[Predictions | Answers]:
+def read_chosen(
+    source: RunSource | RunIndex, names: Iterable[str], draws: Sequence[Benchmark]
+) -> list[Predictions | Answers]:
     """The predictions of runs on one benchmark or its draws, on the splits that all draws share; lists stay whole."""
-    splits, by_digest = list(shared_splits(draws)), {draw.digest: draw for draw in draws}
+    index, splits, by_digest = RunIndex.of(source), list(shared_splits(draws)), {draw.digest: draw for draw in draws}
     shared = []
     for run in map(index.run, names):
         predictions = index.predictions(run, by_digest.get(str(run.benchmark["digest"]), draws[0]))

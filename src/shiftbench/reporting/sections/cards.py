@@ -29,15 +29,17 @@ from shiftbench.reporting.charts import (
 from shiftbench.reporting.page import Chapter, Content, Results
 from shiftbench.reporting.pictures import samples
 from shiftbench.reporting.score_tables import (
+    Comparison,
     Row,
     breakable,
     column_of,
+    comparisons,
     enumeration,
     methods_table,
     probability,
     with_interval,
 )
-from shiftbench.scoring import GAP, Comparison, comparisons
+from shiftbench.scoring import GAP
 from shiftbench.scoring.metrics import in_words, is_worst, metric_of, own_metrics, percent
 
 GROUPS = 8

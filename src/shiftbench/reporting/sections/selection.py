@@ -10,7 +10,8 @@ from shiftbench.reporting.charts import Dot, Entry, Figure, Look, Panel, hundred
 from shiftbench.reporting.page import Block, Chapter, Content, Results
 from shiftbench.reporting.score_tables import COLUMN, Row, enumeration, methods_in
 from shiftbench.scoring.metrics import percent
-from shiftbench.scoring.select import LABELS, RULES, TARGETS, Mean, Runs, Selection, over_benchmarks, over_seeds, select
+from shiftbench.scoring.rules import LABELS, RULES, TARGETS, Runs
+from shiftbench.scoring.select import Mean, Selection, over_benchmarks, over_seeds, select
 
 HEADS = {"accuracy": "Average accuracy", "worst_group_accuracy": "Worst-group accuracy"}
 MARKS = {"none": "", "shifted": "labels of other shifted domains", "unknown": "labels from after the shift",
