@@ -10,7 +10,8 @@ from typing import Any
 
 from shiftbench.data.scores import RUN
 from shiftbench.reporting.page import read_source, shown_scores
-from shiftbench.reporting.sections.nooch_scores import cells, criterion, mean, nooch_in, tasks
+from shiftbench.reporting.sections.nooch import cells, mean, nooch_in, tasks
+from shiftbench.reporting.sections.nooch_items import criterion
 from shiftbench.scoring.hard_items import EASY
 
 Cell = dict[str, Any] | None

@@ -18,9 +18,19 @@ from shiftbench.reporting import report
 from shiftbench.reporting.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Look
 from shiftbench.reporting.figures import to_svg
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.sections.nooch import content, points_panel
-from shiftbench.reporting.sections.nooch_items import beaten, compared
-from shiftbench.reporting.sections.nooch_scores import Point, applies, cells, harder, nooch_in, points, table, tasks
+from shiftbench.reporting.sections.nooch import (
+    Point,
+    cells,
+    compared,
+    content,
+    harder,
+    nooch_in,
+    points,
+    points_panel,
+    table,
+    tasks,
+)
+from shiftbench.reporting.sections.nooch_items import beaten
 from shiftbench.scoring import RunIndex, means, score, score_runs
 from shiftbench.scoring.metrics import losses
 from tests.reporting.test_report import Page
@@ -190,7 +200,6 @@ def test_the_page_has_a_section_and_no_foreign_markup(study, tmp_path):
     plain = Benchmark(made[0].items, made[0].split, made[0].label, made[0].domain, made[0].group, made[0].names,
                       made[0].card)
     assert nooch_in([plain]) == []
-    assert not applies(plain)
     assert "NOOCh)" not in report(scores.where(benchmark="ce-car"), [plain], tmp_path / "p.html").read_text()
 
 

@@ -137,8 +137,12 @@ class _Plain(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             text = segment.text
-            clean = text if segment.control or text.isprintable() else "\n".join(map(printable, text.split("\n")))
+            clean = text if segment.control else "\n".join(map(_clean, text.split("\n")))
             yield segment if clean == text else Segment(clean, segment.style, segment.control)
+
+
+def _clean(line: str) -> str:
+    return line if line.isprintable() else printable(line)
 
 
 def console() -> Console:
@@ -149,7 +153,7 @@ def console() -> Console:
 def say(*lines: object, style: str = "") -> None:
     """Print lines of text without wrapping them; a line break inside one is escaped."""
     for line in lines:
-        console().print(printable(line), style=style or None, soft_wrap=True)
+        console().print(_clean(str(line)), style=style or None, soft_wrap=True)
 
 
 def say_titled(name: object, details: object) -> None:

@@ -152,7 +152,7 @@ class Results:
     rule: str
     images: Mapping[str, Collection]  # by digest
     index: RunIndex | None = None  # the runs behind the scores, where they are available
-    compare: Sequence[str] = ()  # two methods whose items are compared; default: see nooch_items.compared
+    compare: Sequence[str] = ()  # two methods whose items are compared; default: see nooch.compared
 
 
 def results_of(

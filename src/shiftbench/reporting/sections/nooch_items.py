@@ -11,25 +11,33 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, child, positions
-from shiftbench.core.errors import unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import RUN, Scores
 from shiftbench.reporting.pictures import pictures_of
 from shiftbench.reporting.score_tables import Row, methods_in
-from shiftbench.reporting.sections.nooch_scores import BASELINE, cells, criterion
 from shiftbench.scoring.hard_items import EASY, HARD, SIDES, kinds_of
 from shiftbench.scoring.metrics import losses
 from shiftbench.scoring.reading import RunIndex
 
 PER_STRIP, TOP = 4, 8
 """Items of a strip of examples, of which the paper shows one or two, and of a strip that compares two methods."""
-TITLED = (BASELINE, "group_dro", "irm")
+TITLED = ("erm", "group_dro", "irm")
 """Methods whose losses are shown below the pictures of Figures 1, 2 and 8."""
+CRITERIA = {"ce": "CE criterion", "gist": "Gist criterion", "factors": "Question about factors"}
 
 Losses = Mapping[str, Floats]
 """Method -> its loss on every test item of a benchmark, in order."""
+
+
+def criterion(benchmark: Benchmark) -> str:
+    """How hard items were identified: CE criterion, Gist criterion, …"""
+    name = str((benchmark.card.get("criterion") or {}).get("name") or "")
+    if name.startswith("published "):
+        word = name.removeprefix("published ")
+        return f"Published {word.upper() if word.lower() == 'ce' else word} lists"
+    return CRITERIA.get(name, name or "Hard and easy items")
 
 
 # Figures 1, 2 and 8: hard items, and where the criteria disagree
@@ -129,36 +137,6 @@ class Compared(NamedTuple):
                            for strip in self.strips]}
 
 
-def compared(
-    index: RunIndex, shown: Scores, benchmarks: Sequence[Benchmark], pair: Sequence[str] = (), top: int = TOP
-) -> list[Compared]:
-    """Two methods on every benchmark with hard items, on the runs that the page shows; losses are means over seeds.
-
-    Without a pair, the baseline and whichever other method has the largest AUC on hard items.
-    """
-    comparisons = []
-    for benchmark in benchmarks:
-        runs = _runs(shown, benchmark)
-        for name in pair:
-            if name not in runs:
-                raise unknown("method", name, methods_in(runs), f"Runs on '{benchmark.name}'")
-        loss = {name: _losses(index, benchmark, runs[name]) for name in tuple(pair) or _usual(shown, benchmark, runs)}
-        if len(loss) == 2 and all(loss.values()):
-            first, second = loss
-            means = {name: np.mean(by_seed, axis=0) for name, by_seed in loss.items()}
-            comparisons.append(Compared(benchmark, (first, second), (len(loss[first]), len(loss[second])), means,
-                                        beaten(benchmark, means, top)))
-    return comparisons
-
-
-def _usual(shown: Scores, benchmark: Benchmark, runs: Mapping[str, object]) -> tuple[str, ...]:
-    hard = {name: cell["value"] for name, cell in cells(shown, benchmark, "auc", HARD).items()
-            if name in runs and not np.isnan(cell["value"])}
-    first = next(iter(methods_in(runs)), "")
-    others = [name for name in methods_in(hard) if name != first]
-    return (first, max(others, key=lambda name: hard[name])) if others else ()
-
-
 def beaten(benchmark: Benchmark, loss: Losses, top: int = TOP) -> tuple[Strip, ...]:
     """The test items where one of two methods beats the other most.
 
@@ -185,13 +163,13 @@ def beaten(benchmark: Benchmark, loss: Losses, top: int = TOP) -> tuple[Strip, .
 
 def mean_losses(index: RunIndex, shown: Scores, benchmark: Benchmark) -> dict[str, Floats]:
     """The losses of the methods of Figure 8 on the test items, or of the first three: means over seeds."""
-    runs = _runs(shown, benchmark)
+    runs = runs_of(shown, benchmark)
     chosen = [name for name in TITLED if name in runs] or methods_in(runs)[:len(TITLED)]
-    by_seed = {name: _losses(index, benchmark, runs[name]) for name in chosen}
+    by_seed = {name: losses_of(index, benchmark, runs[name]) for name in chosen}
     return {name: np.mean(losses, axis=0) for name, losses in by_seed.items() if losses}
 
 
-def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
+def runs_of(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
     """Method -> its runs in the report."""
     runs: dict[str, list[str]] = {}
     single = shown.where(stat=RUN, benchmark=benchmark.name)
@@ -200,7 +178,7 @@ def _runs(shown: Scores, benchmark: Benchmark) -> dict[str, list[str]]:
     return runs
 
 
-def _losses(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[Floats]:
+def losses_of(index: RunIndex, benchmark: Benchmark, runs: Sequence[str]) -> list[Floats]:
     """The loss of every test item in every run that was made on just this benchmark and predicted its test."""
     by_run, rows = [], benchmark.rows("test")
     for name in runs:
