@@ -17,8 +17,13 @@ import numpy as np
 
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.reporting.page import shown_scores
-from shiftbench.reporting.sections.fine_grained_numbers import Estimate, estimate
-from shiftbench.reporting.sections.fine_grained_scores import METRICS, FineGrainedScores, fine_grained_scores
+from shiftbench.reporting.sections.fine_grained_scores import (
+    METRICS,
+    Estimate,
+    FineGrainedScores,
+    estimate,
+    fine_grained_scores,
+)
 from shiftbench.reporting.sections.takeaways import takeaways
 from shiftbench.scoring.runs import scores_of
 

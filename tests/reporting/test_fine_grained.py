@@ -20,18 +20,18 @@ from shiftbench.reporting import report
 from shiftbench.reporting.charts import BOTTOM, LEFT, TOP
 from shiftbench.reporting.figures import to_svg
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.sections.fine_grained import change_lines, content
-from shiftbench.reporting.sections.fine_grained_numbers import (
-    ablation,
-    bars,
+from shiftbench.reporting.sections.fine_grained import ablation, bars, change_lines, content, ranks
+from shiftbench.reporting.sections.fine_grained_scores import (
+    BASELINES,
+    FAMILIES,
     changes,
     correlation,
     estimate,
-    placed,
-    ranks,
+    fine_grained_scores,
+    place,
 )
-from shiftbench.reporting.sections.fine_grained_scores import BASELINES, FAMILIES, fine_grained_scores, place
 from shiftbench.reporting.sections.takeaways import OPEN, takeaways
+from shiftbench.scoring.hard_items import midranks
 from shiftbench.shifts.conditions import Noise, Size
 from shiftbench.shifts.low_data import LowData, Spurious, Unseen
 from shiftbench.shifts.shift import Under
@@ -174,7 +174,7 @@ def test_a_fixed_order_is_ranked_so(made):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12))
 def test_ranks_are_the_usual_ones(values):
     """Ranks with ties as scipy has them, and rank correlation too."""
-    assert placed(np.asarray(values, float)).tolist() == reference.rankdata(values).tolist()
+    assert midranks(np.asarray([values], float))[0].tolist() == reference.rankdata(values).tolist()
     other = np.arange(len(values), dtype=float)
     if len(values) >= 4 and len(set(values)) > 1:
         assert correlation(np.asarray(values, float), other) == pytest.approx(

@@ -7,9 +7,8 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.scores import Scores
 from shiftbench.reporting import report
 from shiftbench.reporting.page import results_of
-from shiftbench.reporting.sections.fine_grained import content
-from shiftbench.reporting.sections.fine_grained_numbers import AXES, ablation, bars, changes, ranks
-from shiftbench.reporting.sections.fine_grained_scores import METRICS, fine_grained_scores
+from shiftbench.reporting.sections.fine_grained import ablation, bars, content, ranks
+from shiftbench.reporting.sections.fine_grained_scores import AXES, METRICS, changes, fine_grained_scores
 from shiftbench.reporting.sections.takeaways import takeaways
 from shiftbench.scoring.rules import RULES
 from shiftbench.scoring.select import select

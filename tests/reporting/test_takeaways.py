@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiftbench.reporting.sections.fine_grained_numbers import leads
-from shiftbench.reporting.sections.fine_grained_scores import fine_grained_scores
+from shiftbench.reporting.sections.fine_grained_scores import fine_grained_scores, leads
 from shiftbench.reporting.sections.takeaways import AGREES, DIFFERS, OPEN, takeaways
 from tests.reporting.test_fine_grained import METHODS, grid, noise, table
 

@@ -1,9 +1,10 @@
 """The fine-grained analysis of Wiles et al. (2022): its figures, and its seven takeaways tested on the scores."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from shiftbench.methods.presets import NINETEEN
@@ -24,26 +25,23 @@ from shiftbench.reporting.charts import (
     signed,
 )
 from shiftbench.reporting.page import Block, Chapter, Content, Results, shown_scores
-from shiftbench.reporting.sections.fine_grained_numbers import (
-    AXES,
-    Ablated,
-    Change,
-    Estimate,
-    Sorted,
-    ablation,
-    bars,
-    changes,
-    ranks,
-)
 from shiftbench.reporting.sections.fine_grained_scores import (
+    AXES,
     FAMILIES,
     METRICS,
     ONLY,
+    Change,
+    Estimate,
     FineGrainedScores,
     Place,
+    changes,
+    estimate,
+    family_of,
     fine_grained_scores,
 )
 from shiftbench.reporting.sections.takeaways import SHIFT_WORDS, takeaways
+from shiftbench.scoring.hard_items import midranks
+from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.rules import RULES
 
 WHOSE = {"macro_f1": "as the text of the paper", "accuracy": "top-1, as the released code"}
@@ -64,6 +62,95 @@ LOOKS = {family: Look(colour, number) for number, (family, colour) in enumerate(
     zip(FAMILIES, (3, 2, 4, 1, 0, 5), strict=True))}
 """A family has one colour and one marker; architectures are green, heuristic augmentations orange, as in the paper."""
 
+
+# The numbers of the figures
+
+class Ranked(NamedTuple):
+    """The ranks of a method under unseen data shift, 1 the best, one per benchmark and seed."""
+
+    method: str
+    family: str
+    median: float
+    ranks: tuple[tuple[str, int, float], ...]  # benchmark, seed, rank
+
+
+def ranks(scores: FineGrainedScores) -> list[Ranked]:
+    """Rank the methods of every unseen benchmark and seed, and sort them by their median (Figure 5).
+
+    Equal scores share the mean of their ranks. A method without a score somewhere has no rank there.
+    """
+    by_method: dict[str, list[tuple[str, int, float]]] = {}
+    for row in scores.where(shift="unseen", condition=""):
+        for depth, seed in enumerate(scores.seeds):
+            scored = scores.values[row, :, depth]
+            here = np.flatnonzero(np.isfinite(scored))
+            for at, rank in zip(here, midranks(-scored[None, here])[0], strict=True):
+                by_method.setdefault(scores.methods[at], []).append((scores.places[row].benchmark, seed, float(rank)))
+    ranked = [Ranked(method, family_of(method), float(np.median([rank for *_, rank in ranks])), tuple(ranks))
+              for method, ranks in by_method.items()]
+    return sorted(ranked, key=lambda row: (row.median, float(np.mean([rank for *_, rank in row.ranks])), row.method))
+
+
+class MeanScore(NamedTuple):
+    """A method's score on one benchmark: mean and interval, and the standard deviation over seeds."""
+
+    method: str
+    family: str
+    mean: Estimate
+    deviation: float  # NaN with one seed
+
+
+class Sorted(NamedTuple):
+    """The methods of one benchmark from the best to the worst."""
+
+    place: Place
+    bars: tuple[MeanScore, ...]
+
+
+def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Sorted]:
+    """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
+    panels = []
+    for row in scores.where(shift=shift, condition=""):
+        mean_scores = []
+        for at, method in enumerate(scores.methods):
+            known = scores.values[row, at][np.isfinite(scores.values[row, at])]
+            if len(known):
+                deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+                mean_scores.append(MeanScore(method, family_of(method), estimate(known[None], [""], level), deviation))
+        if mean_scores:
+            mean_scores.sort(key=lambda bar: (-bar.mean.value, bar.method))
+            panels.append(Sorted(scores.places[row], tuple(mean_scores)))
+    return panels
+
+
+class Ablated(NamedTuple):
+    """What each operation of RandAugment alone gives on one benchmark, in points from the mean of them all."""
+
+    place: Place
+    operations: Mapping[str, Estimate]
+    baseline: Estimate
+
+
+def ablation(scores: FineGrainedScores, level: float = LEVEL) -> list[Ablated]:
+    """100 (f_o − 1/O Σ f_o') of the metric with operation o, per seed, then the mean over seeds (Figure 8).
+
+    A seed counts if every operation of the benchmark has a score. The unseen shift, which the paper has, comes first.
+    """
+    ablations = []
+    for row, place in sorted(enumerate(scores.places), key=lambda pair: pair[1].shift != "unseen"):
+        here = np.flatnonzero(np.isfinite(scores.ablation[row]).any(axis=1))
+        if len(here) < 2:
+            continue
+        by_operation = scores.ablation[row, here]
+        middle = by_operation.mean(axis=0)  # NaN where an operation lacks the seed
+        operations = {scores.operations[at].removeprefix(ONLY): estimate(100 * (line - middle)[None], [""], level)
+                      for at, line in zip(here, by_operation, strict=True)}
+        baseline = estimate(100 * (scores.base[row] - middle)[None], [""], level)
+        ablations.append(Ablated(place, operations, baseline))
+    return [ablated for ablated in ablations if any(point.benchmarks for point in ablated.operations.values())]
+
+
+# The chapter
 
 def content(results: Results) -> Content | None:
     """Figures and takeaways by each metric; None where the scores hold no such study.

@@ -12,8 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.methods.presets import family
-from shiftbench.reporting.sections.fine_grained_numbers import Estimate, agreement, estimate, leads, rows_by
-from shiftbench.reporting.sections.fine_grained_scores import COUNTED, FineGrainedScores
+from shiftbench.reporting.sections.fine_grained_scores import (
+    COUNTED,
+    Estimate,
+    FineGrainedScores,
+    agreement,
+    estimate,
+    leads,
+    rows_by,
+)
 from shiftbench.scoring.intervals import LEVEL
 
 AGREES, DIFFERS, OPEN = ("agrees", "does not agree", "undecided")
