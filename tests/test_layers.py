@@ -82,7 +82,7 @@ def test_contributors_read_the_same_order():
     assert tuple(block.replace("→", " ").split()) == ORDER
 
 
-NAMED_LATER = {("core/later.py", "shiftbench.reporting.notebook"), ("core/later.py", "shiftbench.compat.items")}
+NAMED_LATER = {("core/backend.py", "shiftbench.reporting.notebook"), ("core/backend.py", "shiftbench.compat.items")}
 """What is loaded by its name from an earlier room: what a notebook shows of an object, and a data set of torch."""
 
 

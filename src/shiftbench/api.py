@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shiftbench.core.backend import load_torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import load_torch
 from shiftbench.core.registry import listed, make
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def train(
 
     A benchmark in memory comes with its `collection` and is saved as out/benchmarks/NAME, where its runs find it.
     """
-    from shiftbench.core.later import check_device
+    from shiftbench.core.backend import check_device
     from shiftbench.models.names import ESTIMATOR, check_unseen
     from shiftbench.training.run import run_of
 
@@ -396,8 +396,8 @@ def pretrain(
 
     pretrain("collections/scenes", "breed", "pretrained/scenes", steps=5000); an interrupted call resumes.
     """
+    from shiftbench.core.backend import check_device
     from shiftbench.core.files import copy_file
-    from shiftbench.core.later import check_device
     from shiftbench.shifts.splits import IID
     from shiftbench.training.run import run_of
 
@@ -415,7 +415,7 @@ def retrain(
     collection: Collection | Place | None = None, device: str = "auto", progress: Advance | None = None,
 ) -> dict[str, Retrained]:
     """Train the last layer of every finished run on the target (BREEDS' target-RT); results by run, none repeated."""
-    from shiftbench.core.later import check_device
+    from shiftbench.core.backend import check_device
     from shiftbench.data.benchmark import TARGET_TRAIN
     from shiftbench.scoring import runs_in
 
@@ -444,7 +444,7 @@ def sweep(
 
     `benchmarks` replace the study's; those in memory come with their `collection` and are saved below `out`.
     """
-    from shiftbench.core.later import check_device
+    from shiftbench.core.backend import check_device
     from shiftbench.sweeps.jobs import sweep as do_all
     from shiftbench.sweeps.study import Study
 
@@ -492,7 +492,7 @@ def predict(
     be repeated: it resumes, and the file has the same bytes. For a collection, the labels are the values of factor
     `label`, or the model's own classes.
     """
-    from shiftbench.core.later import check_device
+    from shiftbench.core.backend import check_device
     from shiftbench.predicting.class_names import read_class_names, read_map
     from shiftbench.predicting.classifier import Options, channels
     from shiftbench.predicting.predict import Request, check_out
@@ -789,7 +789,7 @@ def conflicts(
     `settings` are those of `shiftbench.conflict.Settings`: model, features, steps, repeats, makeup, seed, …
     """
     from shiftbench.conflict import Settings
-    from shiftbench.core.later import check_device
+    from shiftbench.core.backend import check_device
 
     check_device(device)
     plan = make(Settings, settings, "conflicts")

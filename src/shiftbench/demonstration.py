@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from shiftbench import api as verbs
+from shiftbench.core.backend import load_torch
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, write_text
-from shiftbench.core.later import load_torch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER
 from shiftbench.data.scores import Scores

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from shiftbench.core.backend import set_threads
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
-from shiftbench.core.later import set_threads
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.jobs import Job, train_jobs

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from shiftbench.core.later import repeatable
+from shiftbench.core.backend import repeatable
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.shifts import LowData

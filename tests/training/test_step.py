@@ -77,7 +77,7 @@ def test_a_plain_step_passes_few_files(toy, method):
     back to lane.py."""
     lane = entered(*toy, method=method, model="mlp")
     index, u = (None if block is None else torch.from_numpy(block) for block in lane.block(0, 2))
-    for t in range(2):  # the first step finds torch through core/later.py
+    for t in range(2):  # the first step finds torch through core/backend.py
         batch, of_batch = passed_by(batch_of, lane, index[t], None if u is None else u[t])
         _, of_step = passed_by(step, lane, batch, t, 0.1)
     assert of_batch == {"training/step.py", "training/data.py"}

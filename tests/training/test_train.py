@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import shiftbench
+from shiftbench.core.backend import choose_device
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import choose_device
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions

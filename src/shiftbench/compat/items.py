@@ -10,8 +10,8 @@ from PIL import Image
 
 from shiftbench.compat.wilds_metadata import next_kinds
 from shiftbench.core.arrays import Ints, read_array
+from shiftbench.core.backend import load_torch, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import load_torch, torch
 from shiftbench.data.benchmark import SPLITS, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features

@@ -30,8 +30,8 @@ from shiftbench.compat.wilds_metadata import (
 )
 from shiftbench.compat.wilds_subset import WILDSDataset, WILDSSubset, WILDSUnlabeledDataset
 from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import torch
 from shiftbench.core.registry import listed
 from shiftbench.data.benchmark import MARKER, Benchmark, collection_folder
 from shiftbench.data.collection import Collection

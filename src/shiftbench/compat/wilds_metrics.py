@@ -10,8 +10,8 @@ import numpy as np
 
 from shiftbench.compat.grouper import as_array
 from shiftbench.compat.wilds_tensors import avg_over_groups, get_counts, maximum, minimum, numel
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import torch
 from shiftbench.scoring.beyond_classes import detection_accuracy, pearson_by_group, precision_items
 
 Function = Callable[..., Any]

@@ -35,8 +35,8 @@ from shiftbench.compat.wilds_metadata import (
     named,
 )
 from shiftbench.core.arrays import Ints, Strs, positions
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import torch
 from shiftbench.data.benchmark import TARGET_TRAIN, UNLABELLED, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import OWN

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from shiftbench.core.arrays import positions
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import torch
 
 # Groups of tensors, their counts and means, and seeded draws, as in WILDS' `common.utils`
 

@@ -16,8 +16,8 @@ from shiftbench.conflict.heatmap import order
 from shiftbench.conflict.matrix import IN, Axis, Conflicts, Measured, Settings, Side, rows_left_out, sides
 from shiftbench.conflict.regression import Effects, batches, effects, expanded, shares
 from shiftbench.core.arrays import Floats, Ints, child
+from shiftbench.core.backend import choose_device, one_thread, repeatable
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import choose_device, one_thread, repeatable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.models.net import build

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from shiftbench.core.arrays import Ints, Strs, Values, checked_seed, digest, encode, in_short, positions
+from shiftbench.core.backend import notebook, torch_rows
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import check_parts, read_folder, read_marker, write_json, writing_folder
-from shiftbench.core.later import notebook, torch_rows
 from shiftbench.core.tables import Tabular, read_table, strings, values_of, write_table
 from shiftbench.data.collection import FORMAT as COLLECTION_FORMAT
 from shiftbench.data.collection import MARKER as COLLECTION

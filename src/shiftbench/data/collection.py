@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shiftbench.core.arrays import Ints, Strs, Values, broken_text, digest, has_doubles, in_short, positions, read_array
+from shiftbench.core.backend import notebook
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import (
     check_digests,
@@ -22,7 +23,6 @@ from shiftbench.core.files import (
     write_json,
     writing_folder,
 )
-from shiftbench.core.later import notebook
 from shiftbench.core.tables import decimal, long_texts, read_table, strings, values_of, whole, write_table
 from shiftbench.data.image_files import FOLDER, is_allowed, is_kept, link_images, record_trust, trusted_root, untrusted
 from shiftbench.data.questions import FORMS, about_tags, base_of, resolve

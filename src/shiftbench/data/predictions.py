@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Floats, Ints, Strs, in_short, positions
+from shiftbench.core.backend import notebook
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, is_frame, read_table, strings, table_name, write_table
 from shiftbench.data.benchmark import Benchmark
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shiftbench.core.arrays import Bools, Strs, Values, encode, in_short
+from shiftbench.core.backend import notebook
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import notebook
 from shiftbench.core.tables import Tabular, decimal, read_table, strings, table_name, whole, write_table
 
 COLUMNS: Mapping[str, type] = {

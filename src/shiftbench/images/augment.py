@@ -6,8 +6,8 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING
 
+from shiftbench.core.backend import F, torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import F, torch
 from shiftbench.images import policies
 
 if TYPE_CHECKING:

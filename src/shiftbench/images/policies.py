@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from shiftbench.core.later import F, torch
+from shiftbench.core.backend import F, torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,6 @@
 """Methods by name: learning rules, a file for each or for near relatives. A new file is entered by its line here.
 
-Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.later`.
+Names, fields and docstrings are read without torch, which a file imports from `shiftbench.core.backend`.
 """
 
 from shiftbench.methods.alignment import CDANN, CORAL, DANN, MMD

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import (
     METHODS,

@@ -7,8 +7,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, Batch, Method, Stage, Task, Trained, check_finite, weighted
 from shiftbench.methods.space import Choice, Power, Space

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, Method, check_finite
 from shiftbench.models.names import image_models

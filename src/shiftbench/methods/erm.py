@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from shiftbench.core.backend import F, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, per_item, weighted
 from shiftbench.methods.space import Power, Space

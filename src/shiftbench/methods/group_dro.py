@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, OUTPUTS, Batch, Method, Task, means_by, memory, one_hot, risks
 from shiftbench.methods.space import Power, Space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.core.later import torch
+from shiftbench.core.backend import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import (
     LOSSES,

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shiftbench.core.later import torch
+from shiftbench.core.backend import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.method import METHODS, Method, Stage, Trained, check_share

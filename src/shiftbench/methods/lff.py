@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, Batch, Method, Number, Task, weighted
 from shiftbench.methods.space import Space, Uniform

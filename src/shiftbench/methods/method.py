@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import Registry, find
 from shiftbench.data.target import NO_LABEL, Target
 from shiftbench.methods.space import Space, listed

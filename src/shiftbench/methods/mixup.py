@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, ONE_DOMAIN, Batch, Method, Number, Task, per_item
 from shiftbench.methods.space import Power, Space, Uniform

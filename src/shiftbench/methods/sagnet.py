@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from shiftbench.core.later import F, nn, torch
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, Batch, Method, Task, per_item
 from shiftbench.methods.mixup import draws_of, partner

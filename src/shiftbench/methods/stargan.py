@@ -6,8 +6,8 @@ from collections.abc import Generator as Generating
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.method import METHODS, Batch, Method, Number, Stage, Task, Trained, check_finite
 from shiftbench.methods.space import Choice, Power, Space

@@ -10,8 +10,8 @@ from collections.abc import Generator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from shiftbench.core.backend import F, nn, torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import F, nn, torch
 from shiftbench.core.registry import register
 from shiftbench.methods.erm import ERM
 from shiftbench.methods.method import (

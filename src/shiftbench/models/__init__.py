@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shiftbench.core.later import load_torch
+from shiftbench.core.backend import load_torch
 
 __all__ = ["MODELS", "Net", "build"]
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftbench.core.arrays import Floats, Strs, digest, encode, in_short
+from shiftbench.core.backend import load_torch
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock, read_json, write_json
-from shiftbench.core.later import load_torch
 from shiftbench.core.registry import function_of_file
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

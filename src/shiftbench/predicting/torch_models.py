@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from safetensors import safe_open
 
 from shiftbench.core.arrays import Floats, Ints
+from shiftbench.core.backend import choose_device, full_precision
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.later import choose_device, full_precision
 from shiftbench.data.collection import Collection
 from shiftbench.images.augment import augment, standardised
 from shiftbench.images.decode import images

@@ -136,7 +136,7 @@ def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bo
     """Mark the best cell of a column and those that do not differ significantly from it; where none differs, all tie.
 
     The test is the paired interval of the difference where it was scored, corrected for all pairs of methods of the
-    column (see `scoring.means`); else whether the two intervals overlap, which is more cautious.
+    column (see `scoring.judge.means`); else whether the two intervals overlap, which is more cautious.
     """
     known = {method: cell for method, cell in column.items() if not math.isnan(cell["value"])}
     best = (min if lower else max)(known, key=lambda method: known[method]["value"]) if len(known) > 1 else None

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, encode, in_short
+from shiftbench.core.backend import notebook
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.later import notebook
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import Measure, Scores

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
+from shiftbench.core.backend import choose_device, load_torch
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import choose_device, load_torch
 from shiftbench.core.registry import Owner, find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER, Collection

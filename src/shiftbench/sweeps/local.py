@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
 
+from shiftbench.core.backend import choose_device, set_threads
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.core.later import choose_device, set_threads
 from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.sweeps.jobs import Job, owners_here, train_jobs
 from shiftbench.sweeps.ledger import LOOK_AGAIN, Ledger, Pack, ResultsFolder, give_up

@@ -16,9 +16,9 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from shiftbench.core.backend import set_threads
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import scratch, writing
-from shiftbench.core.later import set_threads
 from shiftbench.core.ray_cluster import Cluster, ray_cluster
 from shiftbench.core.registry import load_plugins, loaded_plugins
 from shiftbench.data.collection import MARKER

@@ -19,9 +19,9 @@ import numpy as np
 
 import shiftbench
 from shiftbench.core.arrays import Floats, Ints, digest
+from shiftbench.core.backend import load_torch
 from shiftbench.core.errors import ShiftBenchError, first_line, unknown
 from shiftbench.core.files import file_digests, lock, write_json, write_text
-from shiftbench.core.later import load_torch
 from shiftbench.core.registry import listed, make
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

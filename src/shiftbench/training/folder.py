@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 import shiftbench
+from shiftbench.core.backend import choose_device
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import file_digest, file_digests, read_json, write_json, write_text, writing
-from shiftbench.core.later import choose_device
 from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection

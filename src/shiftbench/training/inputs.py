@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftbench.core.arrays import Ints, Strs, cached_rows, check_writable, digest, positions, write_rows
+from shiftbench.core.backend import choose_device
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import making_folder, write_json
-from shiftbench.core.later import choose_device
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.target import BOXES, NO_LABEL, TOKEN_KINDS, TOKENS, boxes_of, kinds_of, tokens_of

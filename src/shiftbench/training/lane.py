@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.arrays import Floats, Ints, child, uniform
+from shiftbench.core.backend import repeatable
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.later import repeatable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.names import LIBRARIES, facts, library_of, seen_note

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from shiftbench.core.backend import choose_device, repeatable
 from shiftbench.core.errors import ShiftBenchError, first_line
 from shiftbench.core.files import lock, write_text
-from shiftbench.core.later import choose_device, repeatable
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from shiftbench.core.backend import choose_device, one_thread
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import read_json, scratch, write_json
-from shiftbench.core.later import choose_device, one_thread
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import TARGET_RT, Predictions

@@ -131,7 +131,7 @@ def redraw(cell: Cell, level: float, rng: np.random.Generator, replicates: int) 
 
     One run: a bootstrap over its n items, which for a share is Binomial(n, p) / n; p is (hits + ½) / (n + 1), since
     a run that is always right has no wrong item to draw. A mean over seeds: a normal draw with its scored interval,
-    which has items and seeds in it, each once (`intervals.parts`). Drawing three seeds again with replacement would not
+    which has items and seeds in it, each once (`intervals`). Drawing three seeds again with replacement would not
     do: the result stays between the lowest and the highest, and covers three times in four.
     """
     if cell["runs"] == 1:

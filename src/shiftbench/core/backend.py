@@ -3,7 +3,7 @@
 Methods and augmentations are read for their names, fields and defaults long before anything is trained: by `shiftbench
 methods`, by the check of a study, by a report. Importing torch takes seconds, so their files import it from here:
 
-    from shiftbench.core.later import F, nn, torch
+    from shiftbench.core.backend import F, nn, torch
 
 The names stand for the modules, and the first attribute asked of one loads torch. Annotations are not evaluated (`from
 __future__ import annotations`), so `Tensor` is imported for type checkers alone. A class that inherits from a torch
@@ -52,7 +52,7 @@ def notebook() -> Any:
 
 
 def torch_rows() -> Any:
-    """`compat.torch_rows`, the rows of a benchmark as a data set of torch (`Benchmark.torch`)."""
+    """`compat.items`, the rows of a benchmark as a data set of torch (`Benchmark.torch`)."""
     return load_torch("shiftbench.compat.items")
 
 
