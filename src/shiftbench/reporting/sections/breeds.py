@@ -10,7 +10,6 @@ from shiftbench.data.scores import ALL, Scores
 from shiftbench.models.names import seen_note
 from shiftbench.reporting.charts import (
     Bar,
-    Cell,
     Entry,
     Figure,
     Guide,
@@ -137,31 +136,28 @@ def _figures(shown: Scores, results: Results, tasks: Tasks, measured: Sequence[s
         f"A point is a model, its lines the {sure} % intervals. Dashed: no drop. Grey: every model loses the share "
         f"that the one weakest on the source loses; above it a model is more robust and not only more accurate.{more}",
         tuple(source_against_target(models, benchmark.name, looks) for benchmark, models in tasks), COLUMNS,
-        tuple(_table_row(benchmark, point, name, getattr(point, name))
-              for benchmark, models in tasks for point in models
-              for name in ("source", *ON_TARGET) if getattr(point, name)),
+        _accuracies(tasks, ("source", *ON_TARGET)),
         legends=legends([*key, ("identity", "same"), ("constant drop", "drop"),
                          *(ON_TARGET[name] for name in measured[1:])]))]
-    robust = [(benchmark, [point for point in models if point.relative]) for benchmark, models in tasks]
-    robust = [(benchmark, models) for benchmark, models in robust if models]
-    if robust:
-        drawn.append(Figure(
-            "breeds-relative", "Figure 6. Relative accuracy against source accuracy",
-            f"Relative accuracy is target over source accuracy. Dashed: the Pareto frontier, models that no other "
-            f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
-            tuple(_pareto(models, benchmark.name, looks) for benchmark, models in robust), COLUMNS,
-            tuple(_table_row(benchmark, point, name, cell) for benchmark, models in robust for point in models
-                  for name in ("source", "relative") if (cell := getattr(point, name))),
-            legends=legends([*key, ("Pareto frontier", "same")])))
-    drawn += _retrained(tasks, looks, sure)
-    drawn += _classes(shown, tasks, looks, results.level)
-    for number, members in enumerate(families([benchmark for benchmark, _ in tasks])):
-        drawn.append(_splits(members, tasks, looks, "" if not number else f"-{number + 1}"))
-    return drawn + _humans(results.scores, tasks, sure) + _over_pairs(results.scores, tasks, sure)
+    robust = [(benchmark, kept) for benchmark, models in tasks
+              if (kept := [point for point in models if point.relative])]
+    drawn += [
+        Figure("breeds-relative", "Figure 6. Relative accuracy against source accuracy",
+               f"Relative accuracy is target over source accuracy. Dashed: the Pareto frontier, models that no other "
+               f"beats in both. Lines: {sure} % intervals, of relative accuracy by a bootstrap.",
+               tuple(_pareto(models, benchmark.name, looks) for benchmark, models in robust), COLUMNS,
+               _accuracies(robust, ("source", "relative")), legends=legends([*key, ("Pareto frontier", "same")])),
+        _retrained(tasks, looks, sure), _classes(shown, tasks, looks, results.level)]
+    drawn += [_splits(members, tasks, looks, "" if not number else f"-{number + 1}")
+              for number, members in enumerate(families([benchmark for benchmark, _ in tasks]))]
+    drawn += [_humans(results.scores, tasks, sure), _over_pairs(results.scores, tasks, sure)]
+    return [figure for figure in drawn if figure.panels]
 
 
-def _table_row(benchmark: Benchmark, point: Point, name: str, cell: Cell) -> tuple[Any, ...]:
-    return benchmark.name, point.name, name, *numbers(cell)
+def _accuracies(tasks: Tasks, names: Sequence[str]) -> tuple[tuple[Any, ...], ...]:
+    """The table of a figure: these fields of every point that has them."""
+    return tuple((benchmark.name, point.name, name, *numbers(cell)) for benchmark, models in tasks for point in models
+                 for name in names if (cell := getattr(point, name)))
 
 
 def source_against_target(models: Sequence[Point], title: str, looks: Mapping[str, Look]) -> Panel:
@@ -193,20 +189,20 @@ def _pareto(models: Sequence[Point], title: str, looks: Mapping[str, Look]) -> P
                    [Guide("same", "Pareto frontier", points=tuple(edge))])
 
 
-def _retrained(tasks: Tasks, looks: Mapping[str, Look], sure: str) -> list[Figure]:
+def _retrained(tasks: Tasks, looks: Mapping[str, Look], sure: str) -> Figure:
     """Target accuracy before and after the last layer was trained on the target, the highest first (Figure 21)."""
     retrained = [(benchmark, sorted((Pair(point.name, point.target, point.rt) for point in models if point.rt),
                                     key=lambda pair: -pair.after["value"])) for benchmark, models in tasks]
     panels = [_bars(pairs, benchmark.name, looks, ("target", "target-RT")) for benchmark, pairs in retrained if pairs]
-    return [] if not panels else [Figure(
+    return Figure(
         "breeds-retrained", "Figure 21. Target accuracy after the last layer was trained on the target",
         f"Accuracy on the target, of the model as it was trained on the source (pale) and with its last layer trained "
         f"on the target (full). Lines: {sure} % intervals.", tuple(panels), COLUMNS,
         tuple((benchmark.name, pair.name, name, *numbers(cell)) for benchmark, pairs in retrained for pair in pairs
-              for name, cell in (("target", pair.before), ("rt", pair.after))))]
+              for name, cell in (("target", pair.before), ("rt", pair.after))))
 
 
-def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> list[Figure]:
+def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: float) -> Figure:
     panels, table = [], []
     for benchmark, models in tasks:
         best = max(models, key=lambda point: point.source["value"])
@@ -214,11 +210,11 @@ def _classes(shown: Scores, tasks: Tasks, looks: Mapping[str, Look], level: floa
         if classes:
             panels.append(_bars(classes, f"{benchmark.name}: {best.name}", looks[best.name]))
             table += _sides(benchmark.name, best.name, classes)
-    return [] if not panels else [Figure(
+    return Figure(
         "breeds-classes", "Figures 16 to 18. Every superclass",
         "Accuracy on the source (pale) and on the target (full) of the items of each superclass, for the model that is "
         f"best on the source, in the order of the drop. Lines: {100 * level:g} % intervals.", tuple(panels),
-        ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(table))]
+        ("benchmark", "model", "superclass", "split", "value", "low", "high", "n"), tuple(table))
 
 
 def _bars(
@@ -262,7 +258,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
               for benchmark, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
 
 
-def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
+def _humans(scores: Scores, tasks: Tasks, sure: str) -> Figure:
     """Annotators and models on pairs of superclasses, where a human study was scored (Figure 4)."""
     panels, table = [], []
     for benchmark, _ in tasks:
@@ -274,15 +270,15 @@ def _humans(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
             pairs = [Pair(name, sides[0][name], sides[1][name]) for name in order]
             panels.append(_bars(pairs, benchmark.name, Look(1)))
             table += [(row[0], *row[2:]) for row in _sides(benchmark.name, "", pairs)]
-    return [] if not panels else [Figure(
+    return Figure(
         "breeds-humans", "Figure 4. Annotators and models on pairs of superclasses",
         "Share of items assigned to the right one of two superclasses, source (pale) and target (full). Annotators "
         f"were shown source images of both and no names; a model takes the one it scores higher. Lines: "
         f"{sure} % intervals.", tuple(panels), ("benchmark", "who", "split", "value", "low", "high", "n"),
-        tuple(table))]
+        tuple(table))
 
 
-def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
+def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> Figure:
     """How annotators' accuracy is distributed over pairs of superclasses, one curve per benchmark (Figure 15)."""
     pairs = scores.where(method=HUMAN, metric=PAIRWISE)
     pairs = pairs.take(pairs["group"] != ALL)
@@ -298,11 +294,11 @@ def _over_pairs(scores: Scores, tasks: Tasks, sure: str) -> list[Figure]:
             for number, row in enumerate(ranked)], title=name) for name in looks if (ranked := ordered[split, name])]
         if curves:
             panels.append(lines(title, curves, x, y, ("pairs, % from the hardest on", "annotators' accuracy, %")))
-    return [] if not panels else [Figure(
+    return Figure(
         "breeds-pairs", "Figure 15. Annotators over pairs of superclasses",
         "Every point is a pair of superclasses, from the hardest to the easiest, and its height the share of images "
         f"that annotators assigned to the right one of the two. Lines: {sure} % intervals.", tuple(panels),
         ("benchmark", "pair", "split", "value", "low", "high", "n"),
         tuple((name, row["group"], split, *numbers(row), row["n"])
               for (split, name), ranked in ordered.items() for row in ranked),
-        legends=legends(list(looks.items())))]
+        legends=legends(list(looks.items())))

@@ -4,6 +4,7 @@ A point is a method with one model: `resnet18` is one, and so is each model that
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,28 +63,24 @@ def by_model(scores: Scores, benchmarks: Sequence[Benchmark], rule: str = DEFAUL
     A point with one setting has the mean over its seeds; where it has several settings, the rule chooses one.
     """
     rows = of_runs(scores.take(np.isin(scores["benchmark"], [benchmark.name for benchmark in benchmarks])))
-    columns = [rows[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")]
-    single, pairs = rows.where(stat=RUN), list(zip(columns[1], columns[3], strict=True))
+    single = rows.where(stat=RUN)
     names = dict(zip(zip(single["method"].tolist(), single["setting"].tolist(), strict=True), single.names.tolist(),
                      strict=True))
-    columns[1] = [name if stat == RUN else names.get(pair, pair[0])
-                  for name, stat, pair in zip(rows.names.tolist(), columns[4], pairs, strict=True)]
-    keys = list(zip(*columns, strict=True))
-    models: dict[tuple[str, str], set[str]] = {}
+    columns = [rows[name].tolist() for name in ("benchmark", "method", "model", "setting", "stat", "label")]
+    keys = [(benchmark, name if stat == RUN else names.get((method, setting), method), model, setting, stat, label)
+            for name, (benchmark, method, model, setting, stat, label)
+            in zip(rows.names.tolist(), zip(*columns, strict=True), strict=True)]
     settings: dict[tuple[str, str, str], set[str]] = {}
     for benchmark, method, model, setting, stat, _ in dict.fromkeys(keys):
         if stat == RUN:
-            models.setdefault((benchmark, method), set()).add(model)
             settings.setdefault((benchmark, method, model), set()).add(setting)
-    several = {method for (_, method), nets in models.items() if len(nets) > 1}
-    labels: dict[tuple[str, ...], str | None] = {}  # None for a mean that is not the mean of a point
-    for key in dict.fromkeys(keys):
-        benchmark, method, model, setting, stat, label = key
-        of_point = stat == RUN or settings.get((benchmark, method, model)) == {setting}
-        labels[key] = label if method not in several else f"{method}, {model}" if of_point else None
-    keep = np.asarray([labels[key] is not None for key in keys], np.bool_)
-    label_column = np.asarray([labels[key] or "" for key in keys], np.str_)
-    return shown_scores(rows.assign(label=label_column).take(keep), benchmarks, rule)
+    nets = Counter((benchmark, method) for benchmark, method, _ in settings)
+    several = {method for (_, method), n in nets.items() if n > 1}
+    of_point = [method not in several or stat == RUN or settings.get((benchmark, method, model)) == {setting}
+                for benchmark, method, model, setting, stat, _ in keys]
+    labels = [f"{method}, {model}" if method in several else label for _, method, model, _, _, label in keys]
+    return shown_scores(rows.assign(label=np.asarray(labels, np.str_)).take(np.asarray(of_point, np.bool_)),
+                        benchmarks, rule)
 
 
 def points(shown: Scores, benchmark: Benchmark, level: float = LEVEL, reference: Benchmark | None = None
@@ -182,14 +179,14 @@ def by_class(scores: Scores, benchmark: Benchmark, level: float = LEVEL) -> Scor
                   for code, name in enumerate(benchmark.names["label"])}
         owner = {benchmark.names["group"][code]: name for name, codes in wanted.items() for code in codes
                  if sum(code in other for other in wanted.values()) == 1}
-        sums: dict[tuple[Any, ...], list[Any]] = {}
+        sums: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
         for row in scored.where(split=split):
             if row["group"] in owner:
                 key = (*(row[column] for column in HEAD), owner[row["group"]])
-                total = sums.setdefault(key, [0, 0, 0.0])
-                total[0], total[1], total[2] = total[0] + 1, total[1] + row["n"], total[2] + row["n"] * row["value"]
-        for (*head, name), (groups, n, right) in sums.items():
-            if groups == len(wanted[name]) and n:
+                sums.setdefault(key, []).append((row["n"], row["n"] * row["value"]))
+        for (*head, name), parts in sums.items():
+            n, right = map(sum, zip(*parts, strict=True))
+            if len(parts) == len(wanted[name]) and n:
                 low, high = wilson(right / n, n, level)
                 means.append({**dict(zip(HEAD, head, strict=True)), "benchmark": benchmark.name,
                               "digest": benchmark.short_digest, "split": split, "group": name, "n": n,
