@@ -201,12 +201,13 @@ def scores_table(scores: Scores) -> "Table":
 
     kept = [{**row, "name": name} for name, row in zip(scores.names.tolist(), scores, strict=True)
             if row["stat"] != DIFFERENCE]
-    hidden = _hidden(kept)
+    blocks = _by_metric(kept)
+    many = any(len(block) > GROUPS and block[0]["group"] != ALL for block in blocks)
     drawn = _empty(("run", "split", "metric", "group"), ("n", "%", "interval"), caption=(
-        f"Of more than {GROUPS} groups the worst are shown; --out has all." if hidden else ""))
+        f"Of more than {GROUPS} groups the worst are shown; --out has all." if many else ""))
     before: tuple[str, ...] = ("", "")
     run_names = _run_names(kept)
-    for row in _printed(kept, hidden):
+    for row in _printed(blocks):
         head = (row["name"] if row["stat"] == MEAN else run_names[row["run"], row["name"], row["seed"]], row["split"])
         cells = [word if word != old or (number and head[0] != before[0]) else ""
                  for number, (word, old) in enumerate(zip(head, before, strict=True))]
@@ -232,13 +233,12 @@ def _run_names(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], str]:
             for run, name, seed in runs}
 
 
-def _hidden(rows: list[dict[str, Any]]) -> set[int]:
-    """The rows of groups that are not printed: for each metric, all but the worst ones."""
-    by_metric: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def _by_metric(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rows of each grouping and metric, those over all items apart from those of groups."""
+    blocks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        if row["group"] != ALL:
-            by_metric.setdefault((*_grouping_of(row), row["metric"]), []).append(row)
-    return {id(row) for group_rows in by_metric.values() for row in sorted(group_rows, key=_goodness)[GROUPS:]}
+        blocks.setdefault((*_grouping_of(row), row["metric"], row["group"] == ALL), []).append(row)
+    return list(blocks.values())
 
 
 def _goodness(row: dict[str, Any]) -> float:
@@ -247,20 +247,15 @@ def _goodness(row: dict[str, Any]) -> float:
     return math.inf if math.isnan(value) else float(value)
 
 
-def _printed(rows: list[dict[str, Any]], hidden: set[int]) -> Iterator[dict[str, Any]]:
-    """The printed rows, the worst group of each metric first, and how many groups a further grouping has."""
-    parts = Counter(_grouping_of(row) for row in rows if row["metric"] == "accuracy" and row["by"])
-    first_at: dict[tuple[Any, ...], int] = {}
-    order = [first_at.setdefault((*_grouping_of(row), row["metric"], row["group"] == ALL), at)
-             for at, row in enumerate(rows)]
-    for _, _, at in sorted((first, _goodness(rows[at]) if rows[at]["group"] != ALL else 0.0, at)
-                           for at, first in enumerate(order)):
-        row = rows[at]
-        many = parts[_grouping_of(row)]
-        if many and row["group"] == ALL:
-            row["group"] = f"{many:,} groups"
-        if id(row) not in hidden and not (row["metric"] == "tenth_percentile_accuracy" and many < FEWEST):
-            yield row
+def _printed(blocks: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """The printed rows, of groups the worst ones first, and how many groups a further grouping has."""
+    parts = Counter(_grouping_of(row) for block in blocks for row in block if row["metric"] == "accuracy" and row["by"])
+    for block in blocks:
+        many = parts[_grouping_of(block[0])]
+        if block[0]["group"] != ALL:
+            yield from sorted(block, key=_goodness)[:GROUPS]
+        elif block[0]["metric"] != "tenth_percentile_accuracy" or many >= FEWEST:
+            yield from ({**row, "group": f"{many:,} groups"} if many else row for row in block)
 
 
 def _grouping_of(row: dict[str, Any]) -> tuple[Any, ...]:
