@@ -187,11 +187,11 @@ def test_bars_are_sorted_means(made):
     for shift, n in (("spurious", 6), ("low_data", 6), ("unseen", 3)):
         panels = bars(fine_grained_scores(scores, made), shift)
         assert len(panels) == n
-        for panel in panels:
-            means = [bar.mean.value for bar in panel.bars]
+        for position, panel in panels.items():
+            means = [bar.mean.value for bar in panel]
             assert means == sorted(means, reverse=True)
-            for bar in panel.bars:
-                own = scores.where(benchmark=panel.place.benchmark, method=bar.method)["value"]
+            for bar in panel:
+                own = scores.where(benchmark=position.benchmark, method=bar.method)["value"]
                 assert (bar.mean.value, bar.deviation) == pytest.approx((own.mean(), own.std(ddof=1)))
 
 

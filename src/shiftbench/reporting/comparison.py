@@ -15,7 +15,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, DIFFERENCE, RUN, Measure, Scores
 from shiftbench.data.target import Target
 from shiftbench.reporting import score_tables
-from shiftbench.reporting.score_tables import column_of, latex, markdown
+from shiftbench.reporting.score_tables import capital, column_of, latex, markdown
 from shiftbench.scoring import means
 from shiftbench.scoring.intervals import LEVEL
 from shiftbench.scoring.metrics import in_words, metric_of
@@ -201,20 +201,22 @@ class Block(NamedTuple):
     best: set[tuple[int, int]]
 
 
-def blocks_in_words(lines: Sequence[Line], escaped: Callable[[str], str] = str) -> Iterator[Block]:
+def blocks_in_words(
+    lines: Sequence[Line], escaped: Callable[[str], str] = str, measures: Sequence[Measure] = ()
+) -> Iterator[Block]:
     """A table per benchmark: each metric's mean and interval, the difference to the reference, and p.
 
-    Names come from data: `escaped` makes them safe in a format.
+    Names come from data: `escaped` makes them safe in a format. `measures` default to those that the benchmark has.
     """
     for benchmark, block in _blocks(lines).items():
         table = Block(escaped(benchmark), block[next(iter(block))][0].split, ["Method", "Runs"], [], set())
-        for metric in block:
-            reference = _reference(block[metric])
+        for metric in measures or block:
+            reference = next((line.reference for line in block.get(metric, ()) if line.reference), "")
             table.heads.extend([measure_in_words(*metric), f"to {escaped(reference)}" if reference else "difference",
                                 "p"])
         for number, (method, cells) in enumerate(_methods(block).items()):
             row = [escaped(method), str(max(cell.runs for cell in cells.values()))]
-            for metric in block:
+            for metric in measures or block:
                 cell = cells.get(metric)
                 if cell and cell.best:
                     table.best.add((number, len(row)))
@@ -237,22 +239,17 @@ def to_markdown(lines: Sequence[Line], level: float = LEVEL) -> str:
 
 def to_latex(lines: Sequence[Line], level: float = LEVEL) -> str:
     """One tabular with a block per benchmark; needs the package booktabs."""
-    blocks = _blocks(lines)
     metrics = list(dict.fromkeys(Measure(line.metric, line.grouping) for line in lines))
     text = [f"% {note_in_words(lines, level)}", "% Needs \\usepackage{booktabs}.",
             f"\\begin{{tabular}}{{lr{'rrr' * len(metrics)}}}", "\\toprule",
             " & ".join(["Method", "Runs", *(heading for metric in metrics for heading in (
                 latex(measure_in_words(*metric)), "$\\Delta$", "$p$"))]) + r" \\"]
-    for benchmark, block in blocks.items():
-        text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{latex(benchmark)}}}}} \\\\"]
-        for method, cells in _methods(block).items():
-            row = [latex(method), str(max(cell.runs for cell in cells.values()))]
-            for metric in metrics:
-                cell = cells.get(metric)
-                mean = "--" if cell is None else latex(mean_in_words(cell))
-                row += [f"\\textbf{{{mean}}}" if cell and cell.best else mean, latex(difference_in_words(cell)),
-                        latex(p_in_words(cell))]
-            text.append(" & ".join(row) + r" \\")
+    for block in blocks_in_words(lines, latex, metrics):
+        text += ["\\midrule", f"\\multicolumn{{{2 + 3 * len(metrics)}}}{{l}}{{\\emph{{{block.benchmark}}}}} \\\\"]
+        for number, (method, *words) in enumerate(block.rows):
+            cells = [f"\\textbf{{{latex(word)}}}" if (number, column) in block.best else latex(word)
+                     for column, word in enumerate(words, 1)]
+            text.append(" & ".join([method, *cells]) + r" \\")
     return "\n".join([*text, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
@@ -316,14 +313,9 @@ def _methods(block: Mapping[Measure, Sequence[Line]]) -> dict[str, dict[Measure,
     return methods
 
 
-def _reference(lines: Sequence[Line]) -> str:
-    return next((line.reference for line in lines if line.reference), "")
-
-
 def measure_in_words(metric: str, by: str) -> str:
     """The head of a column."""
-    name = in_words(metric, by)
-    return name[:1].upper() + name[1:] + (", %" if metric_of(metric).unit == "share" else "")
+    return capital(in_words(metric, by)) + (", %" if metric_of(metric).unit == "share" else "")
 
 
 def number_in_words(value: float, metric: str, sign: str = "") -> str:

@@ -13,7 +13,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Scores
 from shiftbench.reporting.charts import Bar, Entry, Figure, Look, hundredths, looks_of, plain, rows, scale
 from shiftbench.reporting.figures import to_svg
-from shiftbench.reporting.score_tables import methods_in
+from shiftbench.reporting.score_tables import capital, methods_in
 from shiftbench.reporting.terminal import (
     contents_table,
     counts_table,
@@ -98,7 +98,7 @@ def plot(scores: Scores, metric: str = "accuracy", split: str = "test") -> Pictu
     head = f"{in_words(metric)} on {split}{', %' if share else ''}"
     numbers = tuple(tuple(row["name" if column == "method" else column] for column in COLUMNS)
                     for panel_rows in panels.values() for row in panel_rows)
-    return Picture(Figure("scores", head[:1].upper() + head[1:], "Lines on the bars are intervals.", drawn, COLUMNS,
+    return Picture(Figure("scores", capital(head), "Lines on the bars are intervals.", drawn, COLUMNS,
                           numbers))
 
 

@@ -232,6 +232,10 @@ def seeds_in_words(counts: Mapping[str, Collection[int]]) -> str:
     return f", mean over seeds ({', '.join(phrases)})" if phrases else ""
 
 
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def enumeration(words: Sequence[str]) -> str:
     """
     >>> enumeration(["a"]), enumeration(["a", "b", "c"])

@@ -15,7 +15,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import spaced
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import ALL, DIFFERENCE, MEAN, Measure, Scores
-from shiftbench.reporting.score_tables import comparisons, methods_in, probability
+from shiftbench.reporting.score_tables import capital, comparisons, methods_in, probability
 from shiftbench.scoring import GAP
 from shiftbench.scoring.metrics import in_unit, in_words, metric_of, percent
 from shiftbench.scoring.rules import INSTEAD, LABELS, RULES, TARGETS
@@ -317,7 +317,7 @@ def rules_table(selection: Selection, target: str = TARGETS[0]) -> "Table":
     unit = {"unit": "share" if share else "number"}
     heads = [name.replace("_", " ") + SIGNS[labels[name]] for name in used]
     drawn = _empty(("benchmark", "method"), ("settings", *heads),
-                   f"{head[:1].upper() + head[1:]} on test{', %' if share else ''}, by rule of choice",
+                   f"{capital(head)} on test{', %' if share else ''}, by rule of choice",
                    "↓ regret: points behind the oracle   ! used target labels   ? used labels from after the shift, of "
                    "domains that are not the test's or not known")
     names = list(dict.fromkeys(mean.benchmark for mean in means))

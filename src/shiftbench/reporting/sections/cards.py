@@ -32,6 +32,7 @@ from shiftbench.reporting.score_tables import (
     Comparison,
     Row,
     breakable,
+    capital,
     column_of,
     comparisons,
     enumeration,
@@ -194,7 +195,8 @@ def _table(scores: Scores, benchmark: Benchmark) -> Row:
 def _columns(benchmark: Benchmark) -> list[Column]:
     """What a card's table shows of every method."""
     before, after = _over_all(benchmark, "id_test"), _over_all(benchmark, "test")
-    further = [(Measure(metric.name), "test", _head(metric.name), "test") for metric in own_metrics(benchmark.target)]
+    further = [(Measure(metric.name), "test", capital(in_words(metric.name)), "test")
+               for metric in own_metrics(benchmark.target)]
     if benchmark.target.has_classes:
         return [(Measure("accuracy"), "id_test", before, "id_test"), (Measure("accuracy"), "test", after, "test"),
                 (Measure("accuracy_gap"), GAP, "Gap", "points lost"), (Measure(WORST), "test", "Worst group", "test"),
@@ -204,13 +206,8 @@ def _columns(benchmark: Benchmark) -> list[Column]:
     lost = "points lost" if metric_of(first.metric).unit == "share" else "lost"
     return [(first, "id_test", before, f"{measure}, id_test"), (first, "test", after, f"{measure}, test"),
             (Measure(f"{first.metric}_gap"), GAP, "Gap", lost),
-            *((Measure(name), "test", _head(name), "test") for name in benchmark.target.ranking
+            *((Measure(name), "test", capital(in_words(name)), "test") for name in benchmark.target.ranking
               if name != first.metric), *further]
-
-
-def _head(metric: str) -> str:
-    name = in_words(metric)
-    return name[:1].upper() + name[1:]
 
 
 def _over_all(benchmark: Benchmark, split: str) -> str:

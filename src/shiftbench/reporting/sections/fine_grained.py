@@ -25,6 +25,7 @@ from shiftbench.reporting.charts import (
     signed,
 )
 from shiftbench.reporting.page import Block, Chapter, Content, Results, shown_scores
+from shiftbench.reporting.score_tables import capital
 from shiftbench.reporting.sections.fine_grained_scores import (
     AXES,
     FAMILIES,
@@ -100,16 +101,9 @@ class MeanScore(NamedTuple):
     deviation: float  # NaN with one seed
 
 
-class Sorted(NamedTuple):
-    """The methods of one benchmark from the best to the worst."""
-
-    place: Place
-    bars: tuple[MeanScore, ...]
-
-
-def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[Sorted]:
+def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> dict[Place, list[MeanScore]]:
     """Mean and standard deviation over seeds of every method on every benchmark of a shift (Figures 10 to 12)."""
-    panels = []
+    panels = {}
     for row in scores.where(shift=shift, condition=""):
         mean_scores = []
         for at, method in enumerate(scores.methods):
@@ -118,8 +112,7 @@ def bars(scores: FineGrainedScores, shift: str, level: float = LEVEL) -> list[So
                 deviation = float(known.std(ddof=1)) if len(known) > 1 else math.nan
                 mean_scores.append(MeanScore(method, family_of(method), estimate(known[None], [""], level), deviation))
         if mean_scores:
-            mean_scores.sort(key=lambda bar: (-bar.mean.value, bar.method))
-            panels.append(Sorted(scores.places[row], tuple(mean_scores)))
+            panels[scores.places[row]] = sorted(mean_scores, key=lambda bar: (-bar.mean.value, bar.method))
     return panels
 
 
@@ -214,9 +207,10 @@ def figures(scores: FineGrainedScores, level: float) -> list[Figure]:
     drawn += _ranks(scores)
     drawn += [figure for axis in AXES[2:] for figure in _changes(scores, axis, level)]
     drawn += [figure for shift, number in BARS.items() for figure in _bars(
-        scores, number, f"{_upper(HEADS[shift])}: every method", shift, bars(scores, shift, level), level)]
-    drawn += _bars(scores, "9", "Unseen data shift with other labels: every method", "labels",
-                   [panel for panel in bars(scores, "unseen", level) if _several_labels(scores, panel.place)], level)
+        scores, number, f"{capital(HEADS[shift])}: every method", shift, bars(scores, shift, level), level)]
+    other_labels = {place: panel for place, panel in bars(scores, "unseen", level).items()
+                    if _several_labels(scores, place)}
+    drawn += _bars(scores, "9", "Unseen data shift with other labels: every method", "labels", other_labels, level)
     alone = ablation(scores, level)
     if alone:
         drawn.append(Figure(
@@ -230,17 +224,18 @@ def figures(scores: FineGrainedScores, level: float) -> list[Figure]:
     return drawn
 
 
-def _bars(scores: FineGrainedScores, number: str, head: str, what: str, panels: Sequence[Sorted],
+def _bars(scores: FineGrainedScores, number: str, head: str, what: str, panels: Mapping[Place, Sequence[MeanScore]],
           level: float) -> list[Figure]:
     """The methods of each benchmark from the best to the worst (Figures 9 to 12)."""
     return [Figure(
         _file(scores, number, what), f"Figure {number}. {head}, {scores.words}",
-        f"{_upper(scores.words)} on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: "
+        f"{capital(scores.words)} on test in per cent, mean over seeds, sorted anew for every benchmark. Band and ±: "
         f"one standard deviation of single runs over seeds. Line: Student’s {100 * level:g} % interval of the mean "
-        f"over seeds.{_lone(scores)}", tuple(_sorted_bars(panel, _named(scores, panel.place)) for panel in panels),
+        f"over seeds.{_lone(scores)}",
+        tuple(_sorted_bars(panel, _named(scores, place)) for place, panel in panels.items()),
         ("benchmark", "method", "family", "value", "low", "high", "deviation", "seeds"),
-        tuple((panel.place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
-              for panel in panels for bar in panel.bars))] if panels else []
+        tuple((place.benchmark, bar.method, bar.family, *bar.mean[:3], bar.deviation, bar.mean.seeds)
+              for place, panel in panels.items() for bar in panel))] if panels else []
 
 
 def _changes(scores: FineGrainedScores, axis: str, level: float) -> list[Figure]:
@@ -257,7 +252,7 @@ def _changes(scores: FineGrainedScores, axis: str, level: float) -> list[Figure]
         {point.benchmarks for point in points}) > 1 else ""
     return [Figure(
         _file(scores, number, axis),
-        f"Figure {number}. {_upper(HEADS[axis])}: change over {scores.baseline}, {scores.words}",
+        f"Figure {number}. {capital(HEADS[axis])}: change over {scores.baseline}, {scores.words}",
         f"100 (m − b) / b, with m the {scores.words} on test of a run and b that of {scores.baseline}{_own(scores)} "
         f"with the same seed; mean over seeds, then over data sets, at each {words}. Intervals: Student’s "
         f"{100 * level:g} % over these differences between seeds, cut at the frame. In full colour the method of each "
@@ -324,10 +319,10 @@ def _ranks(scores: FineGrainedScores) -> list[Figure]:
         legends=_families(ranked.family for ranked in ranking))]
 
 
-def _sorted_bars(panel: Sorted, title: str) -> Panel:
+def _sorted_bars(panel: Sequence[MeanScore], title: str) -> Panel:
     """The methods of one benchmark from 0 to 1, with the deviation as a band and the interval as a line."""
     entries = []
-    for bar in panel.bars:
+    for bar in panel:
         mean, several = bar.mean, bar.mean.seeds > 1
         spread = f" ± {100 * bar.deviation:.1f}" if several else ""
         whole = (f"standard deviation {100 * bar.deviation:.1f}, interval {100 * mean.low:.1f} to "
@@ -387,10 +382,6 @@ def _named(scores: FineGrainedScores, place: Place) -> str:
 def _several_labels(scores: FineGrainedScores, place: Place) -> bool:
     """Whether the collection of a benchmark has several pairs of label and factor (B.3)."""
     return len({(other.label, other.factor) for other in scores.places if other.collection == place.collection}) > 1
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _short(x: float) -> str:
