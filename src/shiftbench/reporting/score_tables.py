@@ -52,10 +52,10 @@ def pivot(
             behind[name, row["benchmark"]] = row
         elif row["stat"] != DIFFERENCE and (group is None or is_worst(metric) or row["group"] == group):
             cells.setdefault((name, row["benchmark"]), []).append(row)
-    means = {key: _mean(rows, level) for key, rows in cells.items()}
     # Where a benchmark has means as scored, single runs of a method with several settings are no row of their own.
-    scored = {benchmark for (_, benchmark), cell in means.items() if cell["scored"]}
-    means = {key: cell for key, cell in means.items() if cell["scored"] or key[1] not in scored}
+    scored = {key for key, rows in cells.items() if any(row["stat"] == MEAN for row in rows)}
+    settled = {benchmark for _, benchmark in scored}
+    means = {key: _mean(rows, level) for key, rows in cells.items() if key in scored or key[1] not in settled}
     for benchmark in {benchmark for _, benchmark in means}:
         column = {method: cell for (method, name), cell in means.items() if name == benchmark}
         _mark(column, {method: behind.get((method, benchmark)) for method in column}, metric_of(metric).lower)
@@ -123,13 +123,13 @@ def _mean(rows: Sequence[Row], level: float) -> Row:
     scored = [row for row in rows if row["stat"] == MEAN]
     if scored or len(rows) == 1:
         row = (scored or rows)[0]
-        return {**{key: row[key] for key in ("value", "low", "high", "n", "group", "runs")}, "scored": bool(scored)}
+        return {key: row[key] for key in ("value", "low", "high", "n", "group", "runs")}
     k, value = len(rows), sum(row["value"] for row in rows) / len(rows)
     items = sum(row["high"] - row["low"] for row in rows) / k / 2
     half = math.hypot(items, seeds_half_width(np.asarray([row["value"] for row in rows]), level))
     lowest = min(rows, key=lambda row: row["value"])
     return {"value": value, "low": value - half, "high": value + half, "n": lowest["n"], "group": lowest["group"],
-            "runs": k, "scored": False}
+            "runs": k}
 
 
 def _mark(column: Mapping[str, Row], behind: Mapping[str, Row | None], lower: bool) -> None:

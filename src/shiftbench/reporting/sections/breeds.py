@@ -42,9 +42,9 @@ from shiftbench.reporting.sections.breeds_points import (
     families,
     frontier,
     points,
-    separation,
     split_of,
 )
+from shiftbench.reporting.sections.families import distance_of
 from shiftbench.scoring.metrics import percent
 from shiftbench.shifts.in_distribution import reference_facts
 
@@ -108,7 +108,7 @@ def _table(benchmark: Benchmark, models: Sequence[Point], measured: Sequence[str
     sides = [sorted({len(superclass.get(side) or []) for superclass in superclasses}) for side in ("source", "target")]
     counted = " and ".join(f"{_few(side)} {word}" for side, word in zip(sides, ("source", "target"), strict=True)
                            if side)
-    apart = separation(benchmark)
+    apart = distance_of(benchmark)
     about = [f"{len(benchmark.names['label'])} superclasses"]
     about += [f"each {counted} subclasses"] if counted else []
     about += [f"split {split_of(benchmark)}"] if split_of(benchmark) else []
@@ -241,7 +241,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
     cells = {quantity: {name: [getattr(by_name[benchmark.name].get(name), quantity, None) for benchmark in members]
                         for name in looks} for quantity in QUANTITIES}
     y = shares(cell for curves in cells.values() for row in curves.values() for cell in row if cell)
-    unders = ["" if separation(benchmark) is None else f"{separation(benchmark):.2f}" for benchmark in members]
+    unders = ["" if distance_of(benchmark) is None else f"{distance_of(benchmark):.2f}" for benchmark in members]
     panels = [lines(QUANTITIES[quantity], [Series(name, looks[name], [
         (float(step), cell, f"{name}, {splits[step]}: {with_interval(cell)}")
         for step, cell in enumerate(row) if cell], title=name) for name, row in curves.items() if any(row)],
@@ -253,7 +253,7 @@ def _splits(members: Sequence[Benchmark], tasks: Tasks, looks: Mapping[str, Look
         "split in other ways, evenly spaced in the order of their separation (the number below: how far the two sides "
         "share no relatives, 0 to 1).", tuple(panels),
         ("benchmark", "split", "separation", "model", "quantity", "value", "low", "high"),
-        tuple((benchmark.name, split_of(benchmark), separation(benchmark), name, quantity, *numbers(cell))
+        tuple((benchmark.name, split_of(benchmark), distance_of(benchmark), name, quantity, *numbers(cell))
               for quantity, curves in cells.items() for name, row in curves.items()
               for benchmark, cell in zip(members, row, strict=True) if cell), legends=legends(list(looks.items())))
 

@@ -16,6 +16,7 @@ from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.reporting.charts import Cell
 from shiftbench.reporting.page import of_runs, shown_scores
 from shiftbench.reporting.score_tables import Row, column_of, methods_in
+from shiftbench.reporting.sections.families import distance_of
 from shiftbench.scoring import GAP
 from shiftbench.scoring.intervals import LEVEL, student, wilson
 from shiftbench.scoring.rules import DEFAULT
@@ -224,11 +225,6 @@ def split_of(benchmark: Benchmark) -> str:
     return str(params.get("split", "")) if graded is None else f"{graded:g}"
 
 
-def separation(benchmark: Benchmark) -> float | None:
-    value = benchmark.card.get("distance")
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _order(benchmark: Benchmark) -> tuple[float, int, str]:
     word = split_of(benchmark)
-    return separation(benchmark) or 0.0, SPLITS.index(word) if word in SPLITS else len(SPLITS), benchmark.name
+    return distance_of(benchmark) or 0.0, SPLITS.index(word) if word in SPLITS else len(SPLITS), benchmark.name

@@ -51,7 +51,7 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
     """Sort benchmarks into ladders (same shift and classes, other distance), mixtures (parameter p) and the rest."""
     alike: dict[tuple[str, ...], list[Benchmark]] = {}
     for benchmark in benchmarks:
-        card, ladder = benchmark.card, _distance(benchmark) is not None
+        card, ladder = benchmark.card, distance_of(benchmark) is not None
         kind = "share" if _share(benchmark) is not None else "distance" if ladder else "other"
         key = (kind, str(card.get("shift")), str(card.get("collection")), str(benchmark.names["label"]),
                str(card.get("params", {}).get("test", "")))
@@ -61,7 +61,7 @@ def families(benchmarks: Sequence[Benchmark]) -> list[Family]:
         if kind == "other" or len(members) == 1:
             others += members
             continue
-        order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else _distance(b) or 0.0)
+        order = sorted(members, key=lambda b: -(_share(b) or 0.0) if kind == "share" else distance_of(b) or 0.0)
         series.append(Family(kind, order[0].target.task(order[0].names["label"]), tuple(order)))
     series.sort(key=lambda family: ("distance", "share").index(family.kind))
     return [*series, Family("other", "Other shifts" if series else "All shifts", tuple(others))] if others else series
@@ -82,7 +82,7 @@ def family_table(scores: Scores, family: Family) -> Row:
     for metric, group, block in blocks:
         by_method = {row["method"]: row["cells"] for row in pivot(scores, metric, group=group)}
         for benchmark in family.members:
-            x = _distance(benchmark) if family.kind == "distance" else _share(benchmark)
+            x = distance_of(benchmark) if family.kind == "distance" else _share(benchmark)
             under = benchmark.name if family.kind != "other" else str(benchmark.card.get("shift", ""))
             head = {"block": block, "head": _head(benchmark, family.kind), "under": under, "worst": is_worst(metric),
                     "benchmark": benchmark.name, "x": x, "metric": metric}
@@ -113,20 +113,22 @@ def share_tables(scores: Scores, benchmarks: Sequence[Benchmark]) -> list[Row]:
 
 
 def _share(benchmark: Benchmark) -> float | None:
-    return _number(benchmark.card.get("params", {}).get("p"))
+    return number_of(benchmark.card.get("params", {}).get("p"))
 
 
-def _distance(benchmark: Benchmark) -> float | None:
-    return _number(benchmark.card.get("distance"))
+def distance_of(benchmark: Benchmark) -> float | None:
+    """How far training and test are apart, where the card says it."""
+    return number_of(benchmark.card.get("distance"))
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
+    """A number of a card; None where it is none, or not finite."""
     right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if right else None
 
 
 def _head(benchmark: Benchmark, kind: str) -> str:
-    share, distance = _share(benchmark), _distance(benchmark)
+    share, distance = _share(benchmark), distance_of(benchmark)
     if kind == "share" and share is not None:
         return f"p = {100 * share:.3g}\u00a0%"
     return f"d = {distance:.2f}" if kind == "distance" and distance is not None else benchmark.name

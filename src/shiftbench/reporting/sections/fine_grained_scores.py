@@ -18,6 +18,7 @@ from shiftbench.core.registry import find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import ALL, RUN, Scores
 from shiftbench.methods.presets import NINETEEN, family
+from shiftbench.reporting.sections.families import number_of
 from shiftbench.scoring.hard_items import midranks
 from shiftbench.scoring.intervals import LEVEL, student
 from shiftbench.scoring.metrics import in_words
@@ -147,10 +148,10 @@ def place(benchmark: Benchmark) -> Place | None:
     condition, strength = "several" if conditions else "", 0.0
     if len(conditions) == 1 and conditions[0].get("name") in STRENGTH:
         condition = str(conditions[0]["name"])
-        strength = _number(conditions[0].get(STRENGTH[condition]))
+        strength = number_of(conditions[0].get(STRENGTH[condition])) or 0.0
     factor = str(params.get("factor") or params.get("domain", ""))
     return Place(benchmark.name, collection, str(params.get("label", "")), factor, shift,
-                 int(_number(params.get(COUNTED[shift]))), condition, strength,
+                 int(number_of(params.get(COUNTED[shift])) or 0), condition, strength,
                  json.dumps([collection, shift, {key: params[key] for key in params if key != "draw"}], sort_keys=True,
                             default=str))
 
@@ -222,10 +223,6 @@ def _cube(single: Scores, names: Sequence[str], methods: Sequence[str], seeds: S
         if method in column:
             table[row[benchmark], column[method], depth[seed]] = value
     return table
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def _order(position: Place) -> tuple[Any, ...]:
