@@ -150,7 +150,8 @@ def test_no_file_says_nothing_by_its_name():
 def test_import_is_quick_and_needs_no_torch():
     """`import shiftbench, shiftbench.cli` loads neither torch nor anything that takes long."""
     script = ("import shiftbench, shiftbench.cli, sys;"
-              "heavy = {'torch', 'torchvision', 'matplotlib', 'numba', 'igraph', 'scipy', 'jinja2', 'sklearn'};"
+              "heavy = {'torch', 'torchvision', 'matplotlib', 'numba', 'igraph', 'scipy', 'jinja2', 'sklearn',"
+              "'numpy', 'pyarrow', 'msgspec'};"
               "assert not heavy & set(sys.modules), heavy & set(sys.modules)")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from shiftbench.core.arrays import child
 from shiftbench.core.errors import ShiftBenchError
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def repeatable(device: torch.device, seed: int, *purpose: str) -> Iterator[None]
     The only place where torch is seeded. On a GPU this also asks for algorithms that repeat; the few operations that
     have none still run, with torch's warning.
     """
+    from shiftbench.core.arrays import child  # numpy and pyarrow, which no `--help` waits for
+
     on_gpu = device.type == "cuda"
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     fills_memory = torch.utils.deterministic.fill_uninitialized_memory
