@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from shiftbench.cli.training import Tally, how_long, sweep_progress
 from shiftbench.core.errors import ShiftBenchError
-from shiftbench.sweeps.estimate import estimate, few
+from shiftbench.sweeps.estimate import WarmUp, estimate, few
 from shiftbench.sweeps.jobs import embed_missing, needed_features, train_jobs
+from shiftbench.sweeps.local import WorkerPool
 from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
 from shiftbench.training.run import Outcome
@@ -32,6 +33,21 @@ def test_few_rows_keep_every_group_of_every_split():
     cells = [set(zip(benchmark.split[part].tolist(), benchmark.group[part].tolist(), strict=True))
              for part in (rows, np.arange(len(benchmark)))]
     assert cells[0] == cells[1]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("steps", [5, 40, 64, 300])
+def test_a_step_has_its_price_however_short_the_runs_are(tmp_path, place, device, steps):
+    """Where a pack takes 1 s, 0.01 s per step and 0.1 s per evaluation, so says the warm-up; runs of 64 steps too."""
+    class Clock(WarmUp):
+        def _time(self, pack, steps, every, first=0):
+            return 1 + 0.01 * steps + 0.1 * (steps // every)
+
+    with WorkerPool(tmp_path / "runs", 1, "cpu") as pool:
+        pool.devices = [device]
+        job = Study.load(write(place, SMALL)).jobs(place / "runs")[0]
+        cost = Clock(tmp_path, pool, 1, set()).measure([job._replace(settings={**job.settings, "steps": steps})])
+    assert cost == pytest.approx((1, 0.01, 0.1))
 
 
 @pytest.mark.slow

@@ -405,6 +405,15 @@ def test_a_benchmark_without_its_collection_is_refused_and_can_be_told(place):
         Study.load(wrong).jobs(place / "runs")
 
 
+def test_a_collection_of_a_change_is_relative_to_the_current_folder(place, monkeypatch):
+    """A folder of that name beside the study does not stand in for one that is not there."""
+    path = write(place, SMALL)
+    (place / "studies" / "moved").mkdir()
+    monkeypatch.chdir(place)
+    assert Study.load(path, {"collection": "moved"}).collection == "moved"
+    assert Study.load(write(place, 'collection = "moved"' + SMALL)).collection == str(place / "studies/moved")
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_examples_load(path, place):
     """Each example gives runs, on any benchmark put in its place."""

@@ -232,7 +232,7 @@ class WarmUp:
         if not self.ready:
             self.start, self.ready = max(0.0, first_time - short_time), True
         enough = ENOUGH * max(1.0, short_time) / 2
-        n = FIRST if self.pool.devices[0] == "cpu" else STEADY // 4
+        n = min(FIRST if self.pool.devices[0] == "cpu" else STEADY // 4, steps - 1)  # so that one is longer
         long_time = short_time
         while long_time - short_time < enough and n < steps:
             n = min(4 * n, steps)

@@ -149,7 +149,7 @@ class Study:
         raw["benchmarks"] = list(dict.fromkeys(
             str(folder) for pattern in patterns for folder in match(pattern, bases("benchmarks"), where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
-            raw["collection"] = _near(raw["collection"], bases("collection"))
+            raw["collection"] = _near(raw["collection"], [Path()] if "collection" in changes else [base, Path()])
         if isinstance(raw.get("recipes"), list):
             raw["recipes"] = [_near(file, bases("recipes")) if isinstance(file, str) else file
                               for file in raw["recipes"]]
