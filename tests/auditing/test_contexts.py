@@ -159,6 +159,23 @@ def test_a_context_goes_by_what_its_predicates_say(tmp_path, name, words, shown)
     assert load_contexts(path)[1][0].name == shown
 
 
+@pytest.mark.parametrize(("fields", "predicate"), [
+    ("column = 'has:dog'\nvalue = 'yes'\nkind = 'factor'", Predicate("has:dog", "yes", "factor", "with dog")),
+    ("column = 'has:dog'\nvalue = 'no'\nkind = 'label'", Predicate("has:dog", "no", "label", "without dog")),
+    ("column = 'text'\nvalue = 'rain'\nkind = 'word'\nlow = 3", Predicate(
+        "text", "rain", "word", "text has the word “rain”")),
+    ("column = 'age'\nvalue = 'x'\nkind = 'missing'\nlow = 3", Predicate("age", "", "missing", "age is missing")),
+    ("column = 'animal'\nvalue = 'pet'\nkind = 'class'\nhigh = 3", Predicate(
+        "animal", "pet", "class", "animal is a kind of pet")),
+    ("column = 'has:dog'\nvalue = 'yes'\nkind = 'area'\nlow = 0.5", Predicate(
+        "area:dog", "at least 50 %", "area", "with dog on at least 50 % of the image", 0.5)),
+])
+def test_what_a_file_says_needlessly_does_not_change_its_predicate(tmp_path, fields, predicate):
+    path = tmp_path / "hand.toml"
+    path.write_text(f"[[context]]\n[[context.predicate]]\n{fields}\n")
+    assert load_contexts(path)[1][0].members == (predicate,)
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("[[context]]\nname = 'x'", "has no \\[\\[context.predicate\\]\\]"),
     ("contexts = 1", "Did you mean 'context'"), ("[context]\nname = 'x'", "contexts are tables"),

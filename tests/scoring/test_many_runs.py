@@ -88,6 +88,16 @@ def test_more_settings_than_anyone_reads_have_no_means(folder, monkeypatch):
     assert (score_runs(folder, replicates=0, only=[name])["seed"] == -1).any()
 
 
+def test_the_splits_that_draws_share_are_found_once(folder, monkeypatch):
+    """Draws are compared row by row: once for a benchmark, and not again for each of its settings."""
+    compared = []
+    monkeypatch.setattr(runs, "shared_splits", lambda draws: compared.append(draws) or ("test",))
+    few = [name for name in sorted(os.listdir(folder)) if read_run(folder / name).benchmark["name"] == BENCHMARKS[0]]
+    scores = score_runs(folder, replicates=0, only=few[:12])
+    assert len(set(scores.where(stat=MEAN)["label"].tolist())) > 3
+    assert len(compared) == 1
+
+
 @pytest.mark.slow
 def test_a_run_is_scored_alone_as_among_others(folder, scores):
     """What a run scores, its interval too, does not depend on which runs lie beside it."""

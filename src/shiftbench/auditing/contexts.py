@@ -225,10 +225,18 @@ def _predicate(table: Mapping[str, Any], where: str) -> Predicate:
         raise unknown("kind", predicate.kind, KINDS, where)
     if predicate.column.startswith("has:") and predicate.value not in ("yes", "no"):
         raise ShiftBenchError(f"{where}: 'value' is {predicate.value!r}, but whether an item has a tag is yes or no.")
-    if predicate.kind == "cluster":
+    kind, column = predicate.kind, predicate.column
+    if kind == "cluster":
         return predicate
-    interval = Interval(predicate.low, predicate.high) if predicate.kind == "area" else predicate.interval
-    return Predicate.of(predicate.column, interval or predicate.value, predicate.kind)
+    if kind == "area":
+        return Predicate.of(column, Interval(predicate.low, predicate.high), kind)
+    if kind == "missing":
+        return Predicate.of(column, kind=kind)
+    if kind in ("word", "no word", "class"):
+        return Predicate.of(column, predicate.value, kind)
+    if column.startswith("has:"):
+        return replace(Predicate.of(column, predicate.value, "tag"), kind=kind)
+    return Predicate.of(column, predicate.interval or predicate.value, kind)
 
 
 def write_contexts(path: Path | str, loss: str, contexts: Sequence[Context]) -> Path:

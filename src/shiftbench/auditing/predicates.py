@@ -83,7 +83,7 @@ class Predicate:
             low, high = (f"{100 * end:.3g} %" for end in interval)
             value = f"under {high}" if interval.low <= 0 else f"at least {low}" if np.isposinf(interval.high) else (
                 f"{low} to under {high}")
-            return Predicate(column, value, kind, f"with {name} on {value} of the image", *interval)
+            return Predicate(f"area:{name}", value, kind, f"with {name} on {value} of the image", *interval)
         if isinstance(value, Interval):
             hours = kind == "date" and question == "hour"
             value = interval.words(days=kind == "date" and not hours)

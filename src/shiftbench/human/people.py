@@ -136,7 +136,6 @@ class PairMean(NamedTuple):
     n: int
 
 
-
 def over_pairs(
     label: Ints, scores: npt.NDArray[np.floating], pairs: Sequence[tuple[int, int]], *, balanced: bool = False
 ) -> PairMean:
@@ -168,12 +167,6 @@ def over_pairs(
     spread = np.bincount(label, (contribution - centre[label]) ** 2, n_classes)
     return PairMean(float(contribution.sum()), float((spread * size / (size - 1).clip(1)).sum()),
                     int((chosen.sum(axis=1) * size).sum()))
-
-
-def _beats(label: Ints, scores: npt.NDArray[np.floating]) -> Floats:
-    """Items × classes: 1 where the item's own class has the higher score, ½ where both have the same."""
-    true_score = scores[np.arange(len(label)), label][:, None]
-    return np.asarray((true_score > scores) + 0.5 * (true_score == scores), np.float64)
 
 
 def _ends(mean: PairMean, level: float) -> Row:

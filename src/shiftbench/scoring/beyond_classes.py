@@ -100,7 +100,7 @@ class Precision(NamedTuple):
 
 
 def precision_items(label: Reals, score: Reals) -> Precision:
-    """Mean average precision and what each item contributes to it, see `estimates`.
+    """Mean average precision and what each item contributes to it, see `intervals`.
 
     With thresholds t at the distinct scores of a task (equal scores enter together), P_t the precision and R_t the
     recall of what lies at or above t, average precision (the metric of OGB-MolPCBA) is

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,7 +131,8 @@ def _means(
     for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
         by_label.setdefault(label, []).append(run)
     heads = {label: alike[0].head for label, alike in by_label.items()}
-    methods = {label: read_chosen(index, [run.name for run in alike], draws) for label, alike in by_label.items()}
+    every = iter(read_chosen(index, [run.name for alike in by_label.values() for run in alike], draws))
+    methods = {label: list(islice(every, len(alike))) for label, alike in by_label.items()}
     scores = means(draws[0], methods, replicates=replicates, level=level)
     yield Piece.of(_under_name(name, under_methods(scores, heads)))
     if TARGET_TRAIN in draws[0].splits:
