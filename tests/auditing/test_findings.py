@@ -29,6 +29,7 @@ def test_sentences_say_what_was_found_and_what_could_not_be_told():
         "Undecided: with a dog, the error is 20 % [15, 25] against 12 % elsewhere, 31 items. "
         "It would take about 250 items of this context; there are 60."]
     assert repr(AUDIT) == "\n".join(AUDIT.sentences())
+    assert str(WIDE) == "where light is night: loss 0.2 against 0.12 elsewhere, 600 items"
 
 
 def test_an_audit_that_finds_nothing_says_what_it_could_have_found():

@@ -76,6 +76,9 @@ class Finding:
         """The context in words: "where light is night and city is Oslo"."""
         return in_words(self.members)
 
+    def __str__(self) -> str:
+        return f"{self.context}: loss {self.loss:.3g} against {self.rest:.3g} elsewhere, {count_items(self.n)}"
+
 
 NUMBERS = tuple(field.name for field in fields(Finding) if field.type is float)
 
