@@ -130,12 +130,13 @@ def train(
     shiftbench train benchmarks/cat-dog --method group_dro --set step_size=0.1 --seed 1 --out runs
     """
     from shiftbench.core.files import parse_changes
+    from shiftbench.methods import METHODS
     from shiftbench.methods.presets import variant_of
     from shiftbench.training.run import split_settings
 
     if not method and not preset and not (model or "").startswith("sklearn:"):
         raise typer.BadParameter("Name a method with --method, or a preset with --preset.")
-    if variant_of(method):
+    if method not in METHODS and variant_of(method):
         raise typer.BadParameter(f"'{method}' is a preset: --preset {variant_of(method)}")
     options = {"model": model, "features": features, "weights": weights, "steps": steps, "seed": seed}
     params, settings = split_settings({**{key: value for key, value in options.items() if value is not None},

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.registry import find
 from shiftbench.images.augment import ONLY
-from shiftbench.methods.method import METHODS, Method
+from shiftbench.methods.method import METHODS
 from shiftbench.methods.space import listed
 
 
@@ -297,15 +297,13 @@ def variant_of(name: str) -> str:
     return "" if name in METHODS else RENAMED.get(name, name if name in VARIANTS else "")
 
 
-def find_method(name: str, where: str = "") -> type[Method]:
-    """The method of that name; a preset's name is an error that says how presets are given."""
+def unknown_method(name: str, where: str = "") -> ShiftBenchError:
+    """The error for a name that no method has; for the name of a preset it says how presets are given."""
     variant = variant_of(name)
-    if variant:
-        raise ShiftBenchError(f"{where}{': ' if where else ''}'{name}' is a preset: --preset {variant}, or preset = "
-                              f"\"{variant}\" in the table [methods.{VARIANTS[variant].method}] of a study.")
-    if name not in METHODS:
-        raise unknown("method", name, METHODS, where)
-    return METHODS[name]
+    if not variant:
+        return unknown("method", name, METHODS, where)
+    return ShiftBenchError(f"{where}{': ' if where else ''}'{name}' is a preset: --preset {variant}, or preset = "
+                           f"\"{variant}\" in the table [methods.{VARIANTS[variant].method}] of a study.")
 
 
 def preset_facts(name: str) -> dict[str, Any]:

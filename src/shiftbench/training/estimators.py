@@ -31,7 +31,7 @@ from shiftbench.data.prediction_forms import scores_of_array
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
-from shiftbench.methods.presets import find_method
+from shiftbench.methods.presets import unknown_method
 from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
 from shiftbench.training.run import run_facts, split_features, split_settings
 
@@ -54,7 +54,7 @@ def fit(
     Where its `random_state` is not set, the seed takes its place. A finished run is not repeated.
     """
     check_estimator(estimator, benchmark)
-    learner = _method(method, params or {})
+    learner = make(METHODS[method], params or {}, f"method {method}")
     copied = _copied(estimator, seed)
     label = ESTIMATOR + type(estimator).__name__
     settings = {"benchmark": benchmark.digest, "method": method, "name": name or _name(estimator, learner),
@@ -96,13 +96,6 @@ def _name(estimator: Any, learner: Any) -> str:
     return f"{name}, weights by {learner.by}" if learner.name == "reweight" else name
 
 
-def _method(method: str, params: Mapping[str, Any]) -> Any:
-    if method not in FITTED:
-        raise ShiftBenchError(f"Method '{method}' trains a net step by step, but an estimator is fitted at once. "
-                              f"Methods for estimators: {', '.join(FITTED)}.")
-    return make(METHODS[method], params, f"method {method}")
-
-
 # The estimator
 
 def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -111,9 +104,14 @@ def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], 
     Settings that do not belong to the method go to the estimator. Those for nets alone, such as `steps`, have no
     effect, and `say` gets a line about each.
     """
+    if method not in METHODS:
+        raise unknown_method(method)
+    if method not in FITTED:
+        raise ShiftBenchError(f"Method '{method}' trains a net step by step, but an estimator is fitted at once. "
+                              f"Methods for estimators: {', '.join(FITTED)}.")
     remaining = dict(settings)
     model, features, seed = remaining.pop("model"), remaining.pop("features", COLUMNS), remaining.pop("seed", 0)
-    params = {field.name: remaining.pop(field.name) for field in fields(find_method(method)) if field.name in remaining}
+    params = {field.name: remaining.pop(field.name) for field in fields(METHODS[method]) if field.name in remaining}
     estimator, idle = named_estimator(model, *split_settings(remaining))
     if say is not None:
         for key in idle:

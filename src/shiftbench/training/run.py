@@ -16,7 +16,7 @@ from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
 from shiftbench.methods.method import BATCHES, NEEDS
-from shiftbench.methods.presets import VARIANTS, expand, find_method
+from shiftbench.methods.presets import VARIANTS, expand, unknown_method
 from shiftbench.models.names import (
     CATALOGUE,
     COLUMNS,
@@ -159,7 +159,9 @@ class Run:
 
     def _take_preset(self) -> None:
         """Fill in the model that the method asks for, and the settings of the preset."""
-        model = find_method(self.method).model
+        if self.method not in METHODS:
+            raise unknown_method(self.method)
+        model = METHODS[self.method].model
         if model:
             self._fill("model", model, f"method '{self.method}' trains only model '{model}'")
         if not self.preset:
@@ -241,7 +243,7 @@ class Run:
 
     def learner(self) -> Method:
         """The method with its hyperparameters."""
-        return make(find_method(self.method), self.params, f"method {self.method}")
+        return make(METHODS[self.method], self.params, f"method {self.method}")
 
     @property
     def label(self) -> str:
@@ -263,7 +265,7 @@ class Run:
         return run_id(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        method = find_method(self.method)
+        method = METHODS[self.method]
         default = {param.name: param.default for param in fields(method) if param.name in method.unsaid}
         facts = {name: getattr(self, name) for name in RUN_FIELDS
                  if name not in UNSAID or getattr(self, name) != getattr(Run, name)}
@@ -342,7 +344,9 @@ def run_of(
     """A checked run, on a benchmark or not yet on one. A head works on a backbone's features by default."""
     if not method and not preset:
         raise ShiftBenchError("train: name a method or a preset. `shiftbench methods` lists both.")
-    method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
+    variant, protocol = "", dict[str, Any]()
+    if preset:
+        method, variant, protocol = expand(listed(preset), method, task_of(benchmark) if benchmark else "")
     of_method, of_run = split_settings(protocol)
     for in_epochs, in_steps in IN_EPOCHS.items():
         if in_steps in settings:
@@ -367,7 +371,9 @@ class Outcome(NamedTuple):
 
 def default_model(method: str, preset: str = "") -> str:
     """The model of a run that names none: the one of its preset or method, or the smallest that suits them."""
-    cls = find_method(method)
+    if method not in METHODS:
+        raise unknown_method(method)
+    cls = METHODS[method]
     settings = VARIANTS[preset].settings if preset else {}
     if cls.model or "model" in settings:
         return cls.model or str(settings["model"])
