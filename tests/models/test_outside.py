@@ -5,7 +5,7 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.models.names import facts, library_of
-from shiftbench.models.outside import feed_of, load
+from shiftbench.models.outside import load
 
 
 def test_a_timm_model_says_what_it_is_fed_and_what_it_tells_apart():
@@ -35,7 +35,7 @@ def test_a_torchvision_model_says_what_it_is_fed_and_what_it_tells_apart():
 def test_a_name_that_a_library_does_not_have_is_answered_with_the_nearest(name, words):
     """One line names what was asked for and what comes nearest."""
     with pytest.raises(ShiftBenchError, match=words.replace("(", r"\(")):
-        feed_of(name)
+        load(name)
 
 
 def test_the_form_of_a_name_says_its_library_without_importing_it():

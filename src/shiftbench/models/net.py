@@ -187,7 +187,7 @@ def build(name: str, n_classes: int, n_inputs: int = 0, weights: str = "none", s
     outputs = getattr(net.head, "out_features", n_classes)
     if outputs != n_classes and not net.own_loss:
         raise ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {n_classes:,} classes. Give "
-                              "its head as many outputs as the net is asked for (n_classes).")
+                              "its last layer as many outputs as the benchmark has classes (n_classes).")
     if weights != "none" and not cls.source and not (cls.outside and pretrained):
         path = cls.imagenet() if pretrained else Path(weights)
         tensors = net.completed({cls.rename(key): value for key, value in read_weights(path).items()})

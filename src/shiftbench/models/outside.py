@@ -73,12 +73,6 @@ def load(name: str, weights: str = "pretrained") -> Outside:
                    None if tokens is None else lambda texts, length: tokens(own_name, texts, length))
 
 
-def feed_of(name: str) -> Feed:
-    """What the model of this name is fed; its library is imported, its net is not built."""
-    library, own_name = _library(name)
-    return library.feed(own_name)
-
-
 # The interface to a library: `feed` says what a model is fed; `module` builds it with that many outputs (0: its own
 # head) for images of that side (0: its own), and a pretrained one may come with its own head all the same; `classes`
 # are the names of its own head's classes and their WordNet ids. `channels_last`: images may lie in any order of memory.

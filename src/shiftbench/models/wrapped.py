@@ -66,9 +66,7 @@ class Wrapped(Net):
                                   "use. Let the last thing that it computes be one nn.Linear of all outputs.")
         else:
             module = without(module, self.head_at)
-        if outputs not in (n_classes, -1):
-            if not self.new_head:
-                raise wrong_outputs(self.name, outputs, n_classes)
+        if outputs not in (n_classes, -1) and self.new_head:
             head = nn.Linear(head.in_features, n_classes)
         self.features = Body(module, self.channels_last)
         self.head = head
@@ -286,11 +284,6 @@ def on_our_scale(name: str, key: str, values: Any) -> Triple:
                               "from 0 to 1.")
     red, green, blue = (round(value * 255, 6) for value in (numbers * 3)[:3])
     return red, green, blue
-
-
-def wrong_outputs(name: str, outputs: int, n_classes: int) -> ShiftBenchError:
-    return ShiftBenchError(f"Model '{name}' gives {outputs:,} outputs, but there are {n_classes:,} classes. Give its "
-                           "last layer as many outputs as the benchmark has classes.")
 
 
 # Models of the user's own
