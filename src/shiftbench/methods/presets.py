@@ -293,8 +293,8 @@ def expand(names: Iterable[str], method: str = "", task: str = "") -> tuple[str,
 
 
 def variant_of(name: str) -> str:
-    """The variant whose name, or old name, a user gave as a method's; empty where there is none."""
-    return "" if name in METHODS else RENAMED.get(name, name if name in VARIANTS else "")
+    """The variant that a name which no method has stands for, perhaps its old name; empty where there is none."""
+    return RENAMED.get(name, name if name in VARIANTS else "")
 
 
 def unknown_method(name: str, where: str = "") -> ShiftBenchError:

@@ -24,6 +24,7 @@ from shiftbench.core.files import file_digest, file_digests, read_json, write_js
 from shiftbench.core.registry import import_name
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
+from shiftbench.methods.method import METHODS
 from shiftbench.methods.presets import VARIANTS, variant_of
 from shiftbench.models.names import OBJECT, library_of
 from shiftbench.models.net import read_weights, tensors_digest, write_weights
@@ -81,8 +82,8 @@ def load_run(folder: Path | str) -> Run:
     facts = read_json(path)
     if not isinstance(facts, dict) or not isinstance(facts.get("run"), dict):
         raise ShiftBenchError(f"{path}: does not describe a run.")
-    settings, variant = facts["run"], variant_of(str(facts["run"].get("method", "")))
-    if variant:  # as runs were written when presets were methods
+    settings, method = facts["run"], str(facts["run"].get("method", ""))
+    if method not in METHODS and (variant := variant_of(method)):  # as runs were written when presets were methods
         settings = {**settings, "method": VARIANTS[variant].method, "preset": variant}
     try:
         return Run.of(settings, str(path))
