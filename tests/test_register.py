@@ -14,8 +14,7 @@ from shiftbench.core import registry as plugins
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.image_files import ROOTS
 from shiftbench.methods import METHODS, Method, facts
-from shiftbench.methods.method import Stage
-from shiftbench.methods.presets import unknown_method
+from shiftbench.methods.method import Stage, find_method
 from shiftbench.models.names import facts as facts_of
 from shiftbench.models.net import Net
 from shiftbench.readers import READERS
@@ -132,7 +131,7 @@ def test_an_installed_plugin_is_loaded_when_a_name_is_missing(install):
     with pytest.warns(UserWarning, match=r"package 'broken' \(broken\) cannot be loaded: .*no licence in line 1"):
         assert METHODS["sound"].name == "sound"
     with pytest.raises(ShiftBenchError, match=r"No method named 'soud'. Did you mean 'sound'"):
-        raise unknown_method("soud")
+        find_method("soud")
 
 
 def test_two_installed_plugins_with_one_name(install):

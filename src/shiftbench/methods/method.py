@@ -247,6 +247,15 @@ class Environments(Method):
         return "" if self.count(task) > 1 else ONE_DOMAIN.replace("domain", self.by)
 
 
+def find_method(name: str, where: str = "") -> type[Method]:
+    """The method of that name; the name of a preset is an error that says how presets are given."""
+    if name not in METHODS:
+        from shiftbench.methods.presets import unknown_method
+
+        raise unknown_method(name, where)
+    return METHODS[name]
+
+
 def facts(name: str) -> dict[str, Any]:
     """What a list of methods shows for each. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
     cls = find(METHODS, "method", name)

@@ -11,7 +11,8 @@ from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.core.files import read_toml
 from shiftbench.core.registry import load_plugins, make
 from shiftbench.methods import METHODS
-from shiftbench.methods.presets import PRESETS, VARIANTS, expand, unknown_method
+from shiftbench.methods.method import find_method
+from shiftbench.methods.presets import PRESETS, VARIANTS, expand
 from shiftbench.methods.space import SPACES
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.storage import is_url
@@ -292,8 +293,7 @@ def _blocks(value: Any, before: Mapping[str, Any], where: str) -> dict[str, Any]
                               f"names. Known methods: {', '.join(METHODS)}.")
     blocks = {}
     for name, tables in value.items():
-        if name not in METHODS:
-            raise unknown_method(name, where)
+        find_method(name, where)
         several = tables if isinstance(tables, list | tuple) else [tables]
         if not all(isinstance(table, dict) for table in several):
             raise ShiftBenchError(f"{where}: [methods.{name}] must be a table of settings, not {tables!r}.")

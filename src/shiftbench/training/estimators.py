@@ -31,7 +31,7 @@ from shiftbench.data.prediction_forms import scores_of_array
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.data.scores import run_id
 from shiftbench.methods import METHODS
-from shiftbench.methods.presets import unknown_method
+from shiftbench.methods.method import find_method
 from shiftbench.models.names import COLUMNS, ESTIMATOR, SENTENCES
 from shiftbench.training.run import run_facts, split_features, split_settings
 
@@ -104,14 +104,13 @@ def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], 
     Settings that do not belong to the method go to the estimator. Those for nets alone, such as `steps`, have no
     effect, and `say` gets a line about each.
     """
-    if method not in METHODS:
-        raise unknown_method(method)
+    cls = find_method(method)
     if method not in FITTED:
         raise ShiftBenchError(f"Method '{method}' trains a net step by step, but an estimator is fitted at once. "
                               f"Methods for estimators: {', '.join(FITTED)}.")
     remaining = dict(settings)
     model, features, seed = remaining.pop("model"), remaining.pop("features", COLUMNS), remaining.pop("seed", 0)
-    params = {field.name: remaining.pop(field.name) for field in fields(METHODS[method]) if field.name in remaining}
+    params = {field.name: remaining.pop(field.name) for field in fields(cls) if field.name in remaining}
     estimator, idle = named_estimator(model, *split_settings(remaining))
     if say is not None:
         for key in idle:

@@ -15,8 +15,8 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.scores import label_of, run_id
 from shiftbench.images.augment import joined, parts_of
 from shiftbench.methods import METHODS, Method
-from shiftbench.methods.method import BATCHES, NEEDS
-from shiftbench.methods.presets import VARIANTS, expand, unknown_method
+from shiftbench.methods.method import BATCHES, NEEDS, find_method
+from shiftbench.methods.presets import VARIANTS, expand
 from shiftbench.models.names import (
     CATALOGUE,
     COLUMNS,
@@ -159,9 +159,7 @@ class Run:
 
     def _take_preset(self) -> None:
         """Fill in the model that the method asks for, and the settings of the preset."""
-        if self.method not in METHODS:
-            raise unknown_method(self.method)
-        model = METHODS[self.method].model
+        model = find_method(self.method).model
         if model:
             self._fill("model", model, f"method '{self.method}' trains only model '{model}'")
         if not self.preset:
@@ -371,9 +369,7 @@ class Outcome(NamedTuple):
 
 def default_model(method: str, preset: str = "") -> str:
     """The model of a run that names none: the one of its preset or method, or the smallest that suits them."""
-    if method not in METHODS:
-        raise unknown_method(method)
-    cls = METHODS[method]
+    cls = find_method(method)
     settings = VARIANTS[preset].settings if preset else {}
     if cls.model or "model" in settings:
         return cls.model or str(settings["model"])
