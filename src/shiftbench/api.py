@@ -831,9 +831,8 @@ def report(
     from shiftbench.reporting.page import check_compared, is_score_table, read_source
     from shiftbench.reporting.page import report as write_report
 
-    runs = source
-    described = bool(name or method or setting or seed) or isinstance(seed, int)
-    if described or ignore_extra or not is_score_table(source):
+    runs, words = source, _words(name, method, setting, seed)
+    if words or ignore_extra or not is_score_table(source):
         from shiftbench.auditing.findings import Audit, is_audit
         from shiftbench.scoring.outside_runs import runs_or_scores
 
@@ -844,7 +843,7 @@ def report(
                 raise ShiftBenchError("The page of an audit shows the audit alone, no benchmarks, methods or figures.")
             return audit_page(source if isinstance(source, Audit) else Audit.load(source), out,
                               title=title or "shiftbench audit")
-        runs = runs_or_scores(source, benchmarks, _words(name, method, setting, seed), ignore_extra=ignore_extra)
+        runs = runs_or_scores(source, benchmarks, words, ignore_extra=ignore_extra)
     compared = check_compared(listed(compare, ","), runs)
     results = read_source(runs, benchmarks, rule=rule, study=study, tolerant=True)
     page = write_report(results.scores, results.benchmarks, out, collections=results.pictures(),
