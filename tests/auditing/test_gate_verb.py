@@ -12,7 +12,7 @@ import shiftbench as sb
 from shiftbench.auditing.contexts import keep
 from shiftbench.auditing.findings import Audit, Finding
 from shiftbench.auditing.predicates import Predicate
-from shiftbench.core.tables import write_table
+from shiftbench.core.tables import read_table, write_table
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 
@@ -115,6 +115,41 @@ def test_a_benchmark_is_tested_on_its_test_items_and_by_its_own_groups(shell, pr
     _, out, _ = shell("gate", "worse.csv", "--data", "bench", "--floor", "worst_group_accuracy=0.9", "--json")
     (check,) = json.loads(out)["checks"]
     assert (check["value"], check["n"], check["verdict"]) == (worst["value"], worst["n"], "fail")
+
+
+@pytest.mark.parametrize("data", ["bench", "split.csv"])
+@pytest.mark.parametrize("split", ["test", "val", "train", "all"])
+def test_a_floor_is_tested_on_the_items_of_the_split(shell, project, data, split):
+    """Of a benchmark and of a table with a column `split`; `all` is the items of all splits together."""
+    splits = np.asarray(["train", "val", "test"])[np.arange(N) % 3]
+    table = read_table("data.csv", text=("item",))
+    write_table("split.csv", table.append_column("split", pa.array(splits.tolist())))
+    collection = Collection.load("street")
+    Benchmark.of(collection, None, 0, np.arange(N), splits, label=collection.factors["class"],
+                 domain=collection.factors["light"]).save("bench")
+    inside = np.isin(splits, ["train", "val", "test"] if split == "all" else [split])
+    share = np.mean(np.asarray(read_table("worse.csv")["prediction"])[inside] == collection.factors["class"][inside])
+    words = ("gate", "worse.csv", "--data", data, "--floor", "accuracy=0.5", "--json")
+    _, out, _ = shell(*words, "--split", split)
+    (check,) = json.loads(out)["checks"]
+    assert (check["value"], check["n"]) == (pytest.approx(share), inside.sum())
+    assert json.loads(shell(*words)[1])["checks"][0]["n"] == N // 3
+
+
+def test_a_floor_reads_the_columns_that_the_join_read(shell, project):
+    """The column of ids by another name in both files, and that of the predictions in one of the two."""
+    rename("data.csv", {"item": "path"})
+    rename("same.csv", {"item": "path", "prediction": "guess"})
+    rename("old.csv", {"item": "path"})
+    words = ("--against", "old.csv", "--data", "data.csv", "--id", "path", "--column", "prediction=guess")
+    assert shell("gate", "same.csv", *words, "--floor", "accuracy=0.5")[0] == 0
+    code, _, err = shell("gate", "old.csv", *words)
+    assert (code, "old.csv: No column named 'guess'" in err) == (1, True)
+
+
+def rename(file: str, columns: dict[str, str]) -> None:
+    table = read_table(file, text=("item",))
+    write_table(file, table.rename_columns([columns.get(name, name) for name in table.column_names]))
 
 
 def test_a_finding_becomes_a_benchmark(shell, project):

@@ -59,6 +59,8 @@ def test_a_signature_becomes_sources_and_options(shell, tmp_path, monkeypatch):
                      ("t.csv", ("u",), "k", True, False, ("c", "d"), {"x": "y", "z": "w"}, 5, Path("here"), {})]
     code, _, err = shell("read", "mine", "t.csv", "u", "--words", "x", "--out", "c")
     assert (code, err) == (1, "shiftbench: --words 'x' is not of the form NAME=NAME. Write --words valid=val.\n")
+    err = shell("read", "mine", "t.csv", "u", "--words", "x=y", "--words", "x=z", "--out", "c")[2]
+    assert err == "shiftbench: --words names 'x' twice: y and z. Name it once.\n"
     for words in (("--seed", "-1"), ("--no-deep",), ("--rest", "r")):
         assert shell("read", "mine", "t.csv", "u", *words, "--out", "c")[0] == 2
 

@@ -14,7 +14,7 @@ test: Berger, 1982. The correction is the price of believing each line on its ow
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -253,7 +253,7 @@ def gate(
     room = budget / 100 if item_loss.unit == "share" else budget
     checks = loss_checks(items, kept, item_loss, room, error, cluster, paired=against is not None)
     if measures:
-        checks += _floors(new, data, items, measures, error, columns)
+        checks += _floors(new, data, items, measures, error)
     notes = [*items.notes, *(f"The limit of '{check.name}' is 100 % or more, so that it tests nothing."
                              for check in checks if check.kind == LEVEL and check.unit == "share" and check.limit >= 1),
              *([f"Intervals are over clusters of '{cluster}'; those of floors are over items."]
@@ -300,21 +300,20 @@ def loss_checks(
 
 
 def _floors(
-    new: Any, data: Any, items: Items, measures: Mapping[Measure, float], error: float,
-    columns: Mapping[str, str] | None,
+    new: Any, data: Any, items: Items, measures: Mapping[Measure, float], error: float
 ) -> list[Check]:
     """A check per floor, with the intervals of `score`."""
-    benchmark = data if isinstance(data, Benchmark) else _as_benchmark(items)
-    if data is not benchmark and isinstance(new, Predictions):
+    benchmark = _test_items(data, items) if isinstance(data, Benchmark) else _as_benchmark(items)
+    if not isinstance(data, Benchmark) and isinstance(new, Predictions):
         new = _taken(new, benchmark)
     if isinstance(new, str | Path) and Path(new).is_dir():
         new = Path(new) / PREDICTIONS
-    predictions = read_predictions(new, benchmark, ignore_splits=True, columns=columns, ignore_extra=True)
+    predictions = read_predictions(new, benchmark, ignore_splits=True, columns=items.columns, ignore_extra=True)
     scores = score(benchmark, predictions, level=1 - 2 * error, metrics=[measure.metric for measure in measures],
                    by=[measure.by for measure in measures if measure.by], collection=items.known)
     checks = []
     for measure, floor in measures.items():
-        rows = scores.where(stat=RUN, split=items.split or TEST, metric=measure.metric, by=measure.by)
+        rows = scores.where(stat=RUN, split=TEST, metric=measure.metric, by=measure.by)
         row = next((row for row in rows if is_worst(measure.metric) or row["group"] == ALL), None)
         if row is None:
             raise ShiftBenchError(f"There is no {measure} of these predictions. Known here: "
@@ -324,6 +323,16 @@ def _floors(
                      for end, side in ((row["low"], -1), (row["high"], 1)))
         checks.append(Check(str(measure), FLOOR, row["n"], row["value"], low, high, floor, metric.unit, metric.lower))
     return checks
+
+
+def _test_items(benchmark: Benchmark, items: Items) -> Benchmark:
+    """A benchmark whose test items are those that are tested, of whichever split they are."""
+    if items.split == TEST:
+        return benchmark
+    rows = positions(items.ids, benchmark.items)
+    return replace(benchmark, items=benchmark.items[rows], split=np.full(len(rows), TEST), label=benchmark.label[rows],
+                   domain=benchmark.domain[rows], group=benchmark.group[rows],
+                   extra={name: values[rows] for name, values in benchmark.extra.items()})
 
 
 def _as_benchmark(items: Items) -> Benchmark:

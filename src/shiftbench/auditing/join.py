@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -55,6 +55,7 @@ class Items:
     split: str = ""
     collection: Collection | None = None
     rows: Ints | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # what the table of predictions calls our columns
 
     def __len__(self) -> int:
         return len(self.loss)
@@ -98,12 +99,16 @@ def join(
     Both may be files, frames or objects; `data` may be a collection or a benchmark, or its folder. The truth is the
     column `label` of the data or of the predictions, by default the benchmark's label or a column of `LABELS`. Items
     without a prediction or without a truth, and predictions of unknown items, are counted in `notes` and left out. Of
-    items that have splits, those of `split` are taken, by default `test`, or `all`.
+    items that have splits, those of `split` are taken, by default `test`, or `all`. `columns` says what the tables of
+    predictions call ours, {"prediction": "pred"}; of two tables one may have our name.
     """
     facts = _open_data(data, id, label)
     notes = list(facts.notes)
     sources = [_matched(open_predictions(source, id, columns or {}, facts.ids), facts, notes)
                for source in (predictions, against) if source is not None]
+    for role, name in (columns or {}).items():  # of two files one may use our name already
+        if all(source.table is not None and role not in source.columns for source in sources):
+            raise unknown("column", name, sources[0].table.column_names, sources[0].where)
     kept = np.logical_and.reduce([source.there(len(facts)) for source in sources])
     kept, split = _of_split(kept, facts, sources[0], split, notes)
     label, truth = _truth(facts, sources[0], label, loss)
@@ -122,7 +127,7 @@ def join(
         confidence=outputs[0].confidence, notes=tuple(notes),
         loss=outputs[0].loss if against is None else outputs[0].loss - outputs[1].loss,
         split=split, collection=facts.collection,
-        rows=facts.rows if rows is None or facts.rows is None else facts.rows[rows]))
+        rows=facts.rows if rows is None or facts.rows is None else facts.rows[rows], columns=sources[0].columns))
 
 
 def _with_losses(items: Items) -> Items:
@@ -365,7 +370,7 @@ def _of_split(
         splits = taken(words(source.where, source.table, SPLIT, gaps=True), source.rows)
     elif splits is None and source.predictions is not None:
         splits = taken(Words.of_array(source.predictions.split), source.rows)
-    elif splits is None and split and SPLIT in facts.known.factors:
+    elif splits is None and SPLIT in facts.known.factors:
         splits = Words.of_array(as_array(facts.known.factors[SPLIT]).astype(np.str_))
     if splits is None:
         if split not in ("", ALL):

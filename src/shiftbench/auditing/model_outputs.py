@@ -164,14 +164,14 @@ def _open_table(source: Any, id: str, columns: Mapping[str, str]) -> Source:
     if not is_frame(source) and Path(source).is_dir():
         source = Path(source) / PREDICTIONS
     where = "the predictions" if is_frame(source) else str(source)
-    named = dict(columns)
     table = open_table(source, text=(*IDS, id, *CHOICES, SPLIT, *LABELS, *columns.values()),
                        plain=(*IDS, id, *([columns[IDS[0]]] if IDS[0] in columns else [])))
+    named = {role: name for role, name in columns.items() if name in table.column_names}
+    for role in columns:
+        if role not in named and role not in table.column_names:
+            raise unknown("column", columns[role], table.column_names, where)
     if id and id in table.column_names:
         named.setdefault(IDS[0], id)
-    for name in named.values():
-        if name not in table.column_names:
-            raise unknown("column", name, table.column_names, where)
     ids = texts(where, table, id_column(table, named.get(IDS[0], ""), where), gaps=False)
     return Source(where, ids, table=table, columns=named)
 

@@ -116,10 +116,15 @@ IgnoreExtra = Annotated[bool, typer.Option(
 
 def pairs(settings: Sequence[str], option: str, example: str) -> dict[str, str]:
     """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
+    named: dict[str, str] = {}
     for setting in settings:
-        if not all(setting.partition("=")):
+        name, equals, value = setting.partition("=")
+        if not (name and equals and value):
             raise ShiftBenchError(f"{option} '{setting}' is not of the form NAME=NAME. Write {option} {example}.")
-    return dict(setting.split("=", 1) for setting in settings)
+        if name in named:
+            raise ShiftBenchError(f"{option} names '{name}' twice: {named[name]} and {value}. Name it once.")
+        named[name] = value
+    return named
 
 
 # What is printed
