@@ -13,6 +13,7 @@ import shiftbench as sb
 from shiftbench.cli import PANELS, RENAMED, app
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
+from shiftbench.data.collection import Collection
 
 
 def names(folder):
@@ -61,6 +62,13 @@ def test_tables_are_printed_for_people(shell, project):
     code, out, _ = shell("graph", "toy", "--class", "dog", "--from", "dog(shelf)")
     assert code == 0
     assert "dog(boat)" in out
+
+
+def test_a_missing_word_is_counted_as_missing(shell, project):
+    """As a missing number is: it is no value, and comes after all values."""
+    words = ["b"] * 3 + ["a"] * 2 + [""] * 4
+    Collection("gaps", np.arange(9).astype(str), {"word": np.asarray(words)}).save("gaps")
+    assert "2  a 2, b 3, missing 4" in shell("show", "gaps")[1]
 
 
 def test_graph_draws(shell, project):

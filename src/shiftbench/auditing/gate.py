@@ -13,6 +13,7 @@ test: Berger, 1982. The correction is the price of believing each line on its ow
 
 import math
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -308,7 +309,9 @@ def _floors(
         new = _taken(new, benchmark)
     if isinstance(new, str | Path) and Path(new).is_dir():
         new = Path(new) / PREDICTIONS
-    predictions = read_predictions(new, benchmark, ignore_splits=True, columns=items.columns, ignore_extra=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* are not in the benchmark")  # the join has named them, or the split has
+        predictions = read_predictions(new, benchmark, ignore_splits=True, columns=items.columns, ignore_extra=True)
     scores = score(benchmark, predictions, level=1 - 2 * error, metrics=[measure.metric for measure in measures],
                    by=[measure.by for measure in measures if measure.by], collection=items.known)
     checks = []

@@ -69,14 +69,15 @@ def contents_rows(collection: Collection, facts: dict[str, Any]) -> list[tuple[s
     rows: list[tuple[str, str, int, str]] = []
     for name, values in facts["factors"].items():
         column = collection.factors[name]
-        many = len(np.unique(column[~np.isnan(column)])) if column.dtype.kind in "fiu" else len(values)
+        many = len(np.unique(column[~np.isnan(column)])) if column.dtype.kind in "fiu" else len(values.keys() - {""})
         rows.append((name, "factor", many, _most(values)))
     return rows + [(kind, "tags", len(names), _most(names)) for kind, names in facts["tags"].items()]
 
 
 def _most(values: dict[str, Any]) -> str:
-    first = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(values.items())[:8]]
-    return ", ".join(first) + (" …" if len(values) > 8 else "")
+    known, gaps = {name: n for name, n in values.items() if name}, values.get("")
+    first = [f"{name} {n:,.6g}" if isinstance(n, float) else f"{name} {n:,}" for name, n in list(known.items())[:8]]
+    return ", ".join([*first, *(["…"] if len(known) > 8 else []), *([f"missing {gaps:,}"] if gaps else [])])
 
 
 # Tables
