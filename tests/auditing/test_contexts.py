@@ -187,6 +187,8 @@ def test_what_a_file_says_needlessly_does_not_change_its_predicate(tmp_path, fie
     ("[[context]]\n[[context.predicate]]\ncolumn = 'a'\nvalue = 'b'\nkind = 'facotr'", "Did you mean 'factor'"),
     ("[[context]]\n[[context.predicate]]\ncolumn = 'has:a'\nvalue = 'true'\nkind = 'tag'", "is yes or no"),
     ("[[context]]\nname = 3\n[[context.predicate]]\ncolumn = 'a'", "'name' a text"),
+    ("[[context]]\n[[context.predicate]]\ncolumn = 'a'\nkind = 'date'\nlow = 1e300", "'low' is 1e\\+300 and 'high' is"),
+    ("[[context]]\n[[context.predicate]]\ncolumn = 'a'\nkind = 'number'\nhigh = nan", "'high' is nan, but the ends"),
 ])
 def test_a_file_that_is_wrong_says_where(tmp_path, text, message):
     path = tmp_path / "saved.toml"

@@ -50,6 +50,8 @@ from shiftbench.shifts.shift import Shift, ambiguous
 FORMAT = "shiftbench contexts"
 TOP_KEYS = ("format", "version", "loss", "context")
 CONTEXT_KEYS = ("name", "loss", "n", "predicate")
+FAR = 10**7
+"""No date is more days from 1970-01-01."""
 LEAST = 10
 """Items of a label, inside the context and elsewhere, from which on the test has some of both."""
 CONTEXT, IN, OUT = "context", "inside", "elsewhere"
@@ -225,11 +227,14 @@ def _predicate(table: Mapping[str, Any], where: str) -> Predicate:
         raise unknown("kind", predicate.kind, KINDS, where)
     if predicate.column.startswith("has:") and predicate.value not in ("yes", "no"):
         raise ShiftBenchError(f"{where}: 'value' is {predicate.value!r}, but whether an item has a tag is yes or no.")
-    kind, column = predicate.kind, predicate.column
+    kind, column, low, high = predicate.kind, predicate.column, predicate.low, predicate.high
+    if any(math.isnan(end) or (kind == "date" and FAR < abs(end) < math.inf) for end in (low, high)):
+        raise ShiftBenchError(f"{where}: 'low' is {low:g} and 'high' is {high:g}, but the ends of an interval are "
+                              "numbers, and those of dates are days since 1970-01-01.")
     if kind == "cluster":
         return predicate
     if kind == "area":
-        return Predicate.of(column, Interval(predicate.low, predicate.high), kind)
+        return Predicate.of(column, Interval(low, high), kind)
     if kind == "missing":
         return Predicate.of(column, kind=kind)
     if kind in ("word", "no word", "class"):
