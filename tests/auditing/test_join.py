@@ -181,6 +181,14 @@ def test_two_models_are_paired_by_item():
     assert items.loss.tolist() == [-1, 1, 0]
 
 
+def test_what_either_of_two_models_says_of_an_item_is_not_known_about_it():
+    """The data may be the table of one of them, whatever it calls its predictions."""
+    old = {"id": list("abcd"), "guess": ["dog", "dog", "cat", "cat"], "label": DATA["label"], "light": DATA["light"]}
+    for new, against in ((guess("cat", "cat", "cat", "dog"), old), (old, guess("cat", "cat", "cat", "dog"))):
+        items = join(new, old, ERROR, against=against, columns={"prediction": "guess"})
+        assert list(items.known.factors) == ["light"]
+
+
 def test_a_benchmark_is_audited_on_test():
     """Only the items of its split test, unless another is named, with what its collection knows."""
     collection = toy(200)
@@ -198,6 +206,15 @@ def test_a_benchmark_is_audited_on_test():
     assert len(join(predictions, unknown, ERROR, split="all")) == 150
     with pytest.raises(ShiftBenchError, match=r"No split named 'tset'. Did you mean 'test'"):
         join(predictions, benchmark, ERROR, split="tset")
+
+
+def test_items_of_other_splits_stand_in_for_test_only_with_a_note():
+    """Where no item is of the split test, all are taken, and their splits are named unless they were asked for."""
+    for split, named in ((["val"] * 4, "'val'"), (["train", "val", "val", "train"], "'train', 'val'")):
+        items = join(guess("cat", "cat", "dog", "dog"), {**DATA, "split": split}, ERROR)
+        assert len(items) == 4
+        assert items.notes == (f"No item is of split 'test': those of {named} are audited (--split).",)
+        assert join(guess("cat", "cat", "dog", "dog"), {**DATA, "split": split}, ERROR, split="all").notes == ()
 
 
 def test_a_model_that_was_trained_on_test_items_is_refused(tmp_path):

@@ -304,9 +304,11 @@ def _floors(
     new: Any, data: Any, items: Items, measures: Mapping[Measure, float], error: float
 ) -> list[Check]:
     """A check per floor, with the intervals of `score`."""
-    benchmark = _test_items(data, items) if isinstance(data, Benchmark) else _as_benchmark(items)
-    if not isinstance(data, Benchmark) and isinstance(new, Predictions):
-        new = _taken(new, benchmark)
+    if isinstance(data, Benchmark):
+        benchmark = _test_items(data, items)
+    else:
+        benchmark = _as_benchmark(items)
+        new = _taken(new, benchmark) if isinstance(new, Predictions) else new
     if isinstance(new, str | Path) and Path(new).is_dir():
         new = Path(new) / PREDICTIONS
     with warnings.catch_warnings():

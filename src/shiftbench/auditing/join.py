@@ -121,7 +121,7 @@ def join(
     rows = None if kept.all() else np.flatnonzero(kept)
     truth = taken(truth, rows)
     outputs = [outputs_of(source, rows, truth, label, loss) for source in sources]
-    known = facts.without({label, *sources[0].predicted_columns})
+    known = facts.without({label}.union(*(source.predicted_columns for source in sources)))
     return _with_losses(Items(
         facts=known if rows is None else known.take(rows), label=label, labels=truth, choices=outputs[0].choices,
         confidence=outputs[0].confidence, notes=tuple(notes),
@@ -383,6 +383,9 @@ def _of_split(
         raise unknown("split", split, [*present, ALL])
     wanted = split or (TEST if TEST in present else ALL)
     if wanted == ALL:
+        if not split and any(present):
+            others = in_short(f"'{name}'" for name in present)
+            notes.append(f"No item is of split '{TEST}': those of {others} are audited (--split).")
         return kept, ALL if len(present) > 1 else ""
     kept = kept & (splits.codes == splits.of_word(wanted))
     if len(present) > 1:

@@ -306,6 +306,8 @@ def _floors(settings: list[str]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for setting in settings:
         name, _, number = setting.rpartition("=")
+        if name in numbers:
+            raise ShiftBenchError(f"--floor names '{name}' twice: {numbers[name]:g} and {number}. Name it once.")
         try:
             numbers[name] = float(number)
         except ValueError:
