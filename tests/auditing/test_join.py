@@ -217,14 +217,28 @@ def test_items_of_other_splits_stand_in_for_test_only_with_a_note():
         assert join(guess("cat", "cat", "dog", "dog"), {**DATA, "split": split}, ERROR, split="all").notes == ()
 
 
+def test_splits_and_ids_of_predictions_may_have_other_names():
+    """The column of splits is that which `columns` names; of two tables one may have the ids in any column of ours."""
+    named = {"path": list("abcd"), "prediction": ["cat"] * 4, "fold": ["test", "test", "val", "val"]}
+    columns = {"split": "fold", "item": "path"}
+    assert join(named, DATA, ERROR, columns=columns).known.items.tolist() == ["a", "b"]
+    assert len(join(named, DATA, ERROR, columns=columns, split="val")) == 2
+    old = {"id": list("abcd"), "prediction": ["dog"] * 4}
+    assert join(named, DATA, ERROR, against=old, columns={"item": "path"}).loss.tolist() == [-1, 1, -1, 1]
+    with pytest.raises(ShiftBenchError, match="No column named 'path'"):
+        join(old, DATA, ERROR, columns={"item": "path"})
+
+
 def test_a_model_that_was_trained_on_test_items_is_refused(tmp_path):
     """Its predictions say so: their split is `train` where the benchmark holds the item out."""
     collection = toy(40)
     benchmark = Benchmark.of(collection, None, 0, np.arange(40), np.full(40, "test"),
                              label=collection.factors["class"], domain=collection.factors["place"])
     wrong = {"item": benchmark.items, "split": np.full(40, "train"), "prediction": collection.factors["class"]}
-    with pytest.raises(ShiftBenchError, match="trained on 40 items that the benchmark holds out"):
-        join(wrong, benchmark, ERROR)
+    for columns in ({}, {"split": "fold"}):
+        renamed = {columns.get(name, name): values for name, values in wrong.items()}
+        with pytest.raises(ShiftBenchError, match="trained on 40 items that the benchmark holds out"):
+            join(renamed, benchmark, ERROR, columns=columns)
 
 
 def test_files_folders_and_frames_say_the_same(tmp_path):

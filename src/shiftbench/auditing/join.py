@@ -26,7 +26,7 @@ from shiftbench.auditing.model_outputs import (
 )
 from shiftbench.core.arrays import WASTE, Bools, Floats, Ints, Strs, Values, Words, encode, in_short, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
-from shiftbench.core.tables import is_frame, open_table, texts, words
+from shiftbench.core.tables import is_frame, open_table, texts
 from shiftbench.data.benchmark import MARKER as BENCHMARK
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, collection_if_there
 from shiftbench.data.collection import MARKER as COLLECTION
@@ -337,8 +337,8 @@ def _matched(source: Source, facts: _Facts, notes: list[str]) -> Source:
     if not known.all():
         notes.append(f"{int((~known).sum()):,} of {len(known):,} ids of {source.where} are not in {facts.where}, the "
                      f"first is '{source.ids[int(np.argmin(known))]}'; they are left out.")
-    if facts.split is not None and source.table is not None and SPLIT in source.table.column_names:
-        claimed = words(source.where, source.table, SPLIT, gaps=True).to_numpy()[known]
+    if facts.split is not None and (splits := source.splits) is not None:
+        claimed = splits.to_numpy()[known]
         items = np.asarray(source.ids.to_pylist(), np.str_)[known]
         refuse_trained(items, claimed, facts.split if rows is None else facts.split[rows[known]], source.where)
     if rows is None:
@@ -365,12 +365,14 @@ def _of_split(
     kept: Bools, facts: _Facts, source: Source, split: str, notes: list[str]
 ) -> tuple[Bools, str]:
     """The items of a split: the benchmark's, else that of the predictions, else the column `split` of the data."""
-    splits: Column | None = None if facts.split is None else Words.of_array(facts.split)
-    if splits is None and source.table is not None and SPLIT in source.table.column_names:
-        splits = taken(words(source.where, source.table, SPLIT, gaps=True), source.rows)
-    elif splits is None and source.predictions is not None:
+    splits: Column | None = None
+    if facts.split is not None:
+        splits = Words.of_array(facts.split)
+    elif source.predictions is not None:
         splits = taken(Words.of_array(source.predictions.split), source.rows)
-    elif splits is None and SPLIT in facts.known.factors:
+    elif (claimed := source.splits) is not None:
+        splits = taken(claimed, source.rows)
+    elif SPLIT in facts.known.factors:
         splits = Words.of_array(as_array(facts.known.factors[SPLIT]).astype(np.str_))
     if splits is None:
         if split not in ("", ALL):

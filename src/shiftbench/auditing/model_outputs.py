@@ -142,6 +142,14 @@ class Source(NamedTuple):
         return {name for name in self.table.column_names
                 if name in (CHOICES[0], *LISTS, self.columns.get(CHOICES[0])) or name.startswith(MARKS)}
 
+    @property
+    def splits(self) -> Words | None:
+        """The split of each prediction, where the table has a column of them."""
+        name = self.columns.get(SPLIT, SPLIT)
+        if self.table is None or name not in self.table.column_names:
+            return None
+        return words(self.where, self.table, name, gaps=True)
+
     def there(self, n: int) -> Bools:
         """Which of n items have a prediction."""
         return np.ones(n, np.bool_) if self.rows is None else self.rows >= 0
@@ -167,9 +175,10 @@ def _open_table(source: Any, id: str, columns: Mapping[str, str]) -> Source:
     table = open_table(source, text=(*IDS, id, *CHOICES, SPLIT, *LABELS, *columns.values()),
                        plain=(*IDS, id, *([columns[IDS[0]]] if IDS[0] in columns else [])))
     named = {role: name for role, name in columns.items() if name in table.column_names}
-    for role in columns:
-        if role not in named and role not in table.column_names:
-            raise unknown("column", columns[role], table.column_names, where)
+    for role, name in columns.items():
+        ours = IDS if role == IDS[0] else (role,)
+        if role not in named and not set(ours) & set(table.column_names):
+            raise unknown("column", name, table.column_names, where)
     if id and id in table.column_names:
         named.setdefault(IDS[0], id)
     ids = texts(where, table, id_column(table, named.get(IDS[0], ""), where), gaps=False)
