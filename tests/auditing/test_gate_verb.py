@@ -118,6 +118,17 @@ def test_a_benchmark_is_tested_on_its_test_items_and_by_its_own_groups(shell, pr
     assert (check["value"], check["n"], check["verdict"]) == (worst["value"], worst["n"], "fail")
 
 
+@pytest.mark.parametrize("named", ["light", "class"])
+def test_the_floors_of_a_benchmark_are_about_the_label_that_is_named(shell, project, named):
+    """Its own groups are those of its own label; by another factor of its collection the classes are the groups."""
+    sb.build(sb.Given(label="class", domain="light"), "bench", collection="street")
+    collection = Collection.load("street")
+    write_table("right.csv", pa.table({"item": collection.items, "prediction": collection.factors[named]}))
+    floors = ("--floor", "accuracy=0.9", "--floor", "worst_group_accuracy=0.9", "--json")
+    code, out, _ = shell("gate", "right.csv", "--data", "bench", "--label", named, *floors)
+    assert (code, [check["value"] for check in json.loads(out)["checks"]]) == (0, [1.0, 1.0])
+
+
 @pytest.mark.parametrize("data", ["bench", "split.csv"])
 @pytest.mark.parametrize("split", ["test", "val", "train", "all"])
 def test_a_floor_is_tested_on_the_items_of_the_split(shell, project, data, split):

@@ -25,7 +25,7 @@ from scipy.special import betaincinv, stdtrit
 
 from shiftbench.auditing.contexts import Context, inside, load_contexts
 from shiftbench.auditing.findings import count_items, with_minus
-from shiftbench.auditing.join import TEST, Items, join
+from shiftbench.auditing.join import TEST, Items, join, label_of
 from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.core.arrays import Floats, Ints, encode, positions
 from shiftbench.core.errors import ShiftBenchError, unknown
@@ -304,7 +304,7 @@ def _floors(
     new: Any, data: Any, items: Items, measures: Mapping[Measure, float], error: float
 ) -> list[Check]:
     """A check per floor, with the intervals of `score`."""
-    if isinstance(data, Benchmark):
+    if isinstance(data, Benchmark) and items.label == label_of(data):
         benchmark = _test_items(data, items)
     else:
         benchmark = _as_benchmark(items)
@@ -341,7 +341,7 @@ def _test_items(benchmark: Benchmark, items: Items) -> Benchmark:
 
 
 def _as_benchmark(items: Items) -> Benchmark:
-    """The items of a table as a benchmark of test items, whose groups are its classes."""
+    """Items as a benchmark of test items, whose groups are its classes."""
     zeros, split = np.zeros(len(items), np.int64), np.full(len(items), TEST)
     if items.truth.dtype.kind == "f":
         card = {"target": {"kind": "number", "columns": ["label"], "n": 0}}

@@ -279,8 +279,7 @@ def _of_benchmark(benchmark: Benchmark, label: str) -> _Facts:
     rows = None if collection is None else collection.index(benchmark.items)
     known = Collection(benchmark.name, benchmark.items) if collection is None or rows is None else (
         replace(collection, pixels=None).take(rows))
-    names = benchmark.card.get("factors", {})
-    domain = str(names.get("domain") or "domain")
+    domain = str(benchmark.card.get("factors", {}).get("domain") or "domain")
     factors = {**known.factors, **{name: np.asarray(values) for name, values in benchmark.extra.items()
                                    if name not in target.columns}}
     factors.setdefault(domain, np.asarray(benchmark.names["domain"], np.str_)[benchmark.domain])
@@ -289,12 +288,18 @@ def _of_benchmark(benchmark: Benchmark, label: str) -> _Facts:
     if label:
         truth: Values = known.factor(label)
     elif target.has_classes:
-        label = str(names.get("label") or "label")
         truth = np.asarray(benchmark.names["label"], np.str_)[benchmark.label]
     else:
-        label, truth = target.columns[0], target.numbers(benchmark.extra, np.arange(len(benchmark)))[:, 0]
+        truth = target.numbers(benchmark.extra, np.arange(len(benchmark)))[:, 0]
     truth = np.where(benchmark.split == UNLABELLED, "" if truth.dtype.kind in "UO" else np.nan, truth)
-    return _Facts(benchmark.name, known, column_of_ids(known.items), label, truth, benchmark.split, collection, rows)
+    return _Facts(benchmark.name, known, column_of_ids(known.items), label or label_of(benchmark), truth,
+                  benchmark.split, collection, rows)
+
+
+def label_of(benchmark: Benchmark) -> str:
+    """The name of what a benchmark asks for."""
+    target = benchmark.target
+    return str(benchmark.card.get("factors", {}).get("label") or "label") if target.has_classes else target.columns[0]
 
 
 def _of_collection(collection: Collection, label: str) -> _Facts:
