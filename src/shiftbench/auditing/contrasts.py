@@ -21,9 +21,9 @@ with ρ the correlation of the two means, which is 0 unless clusters or flips ti
 **Flips.** An annotation is there though it should not be with probability a, and missing with probability b, whatever
 the loss. Then w = (1{annotated} − a) / (1 − a − b) has the mean 1{true}: weights w in place of 0 and 1 invert the
 confusion matrix, and in a conjunction of annotations so does their product. Means are ratios Σ w x / Σ w; their
-variance is the linearised one, larger by about (1 − a − b)^−2. Rates from a
-checked sample add the variance of the means that comes from theirs (`confirm`). The test needs no correction:
-annotations that say nothing about the loss say nothing after flips either.
+variance is the linearised one, larger by about (1 − a − b)^−2. Rates from a checked sample add the variance of the
+means that comes from theirs (`confirm`). The test needs no correction: annotations that say nothing about the loss say
+nothing after flips either.
 """
 
 from typing import NamedTuple
