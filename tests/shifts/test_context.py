@@ -119,6 +119,13 @@ def test_recipe_and_show_from_the_command_line(tmp_path, monkeypatch, shell):
     assert "Did you mean 'car'" in err
 
 
+def test_beta_may_be_a_whole_number():
+    """`beta = 1` is the number 1, from Python as from a recipe."""
+    whole, real = (Context("car", beta=beta).build(photos()) for beta in (1, 1.0))
+    assert whole.digest == real.digest
+    assert whole.card["criterion"]["beta"] == real.card["criterion"]["beta"] == 1
+
+
 def table_1():
     """Small data with the auxiliary information of each row of the paper's Table 1."""
     rng = np.random.default_rng(0)

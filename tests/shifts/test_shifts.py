@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import fields, replace
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -220,6 +221,19 @@ def test_requests_that_cannot_be_met_say_why(shift, message):
         shift.build(toy(300))
 
 
+@pytest.mark.parametrize("shift", [
+    Subset(("cat(sofa)", "dog(bed)"), ("dog(shelf)",)), Correlation("class", "place"),
+    Subpopulation("class", "place", CAT_DOG), LowData("class", "place", ("outdoors",)),
+    Unseen("class", "place", ("outdoors",)), Spurious("class", "place"),
+], ids=lambda shift: shift.name)
+def test_a_number_of_items_below_zero_is_refused(shift):
+    """Whichever size of a shift it is: taken for a number, it would deal one split the items of another."""
+    for setting in fields(shift):
+        if setting.name.startswith("n_"):
+            with pytest.raises(ShiftBenchError, match=rf"{setting.name} = -1, but .*[Gg]ive [01] or more"):
+                replace(shift, **{setting.name: -1}).build(toy(300))
+
+
 RECIPE = """
 collection = "toy"
 seed = 3
@@ -264,6 +278,15 @@ def test_bad_recipes_are_explained(tmp_path, old, new, message):
     (tmp_path / "r.toml").write_text(RECIPE.replace(old, new))
     with pytest.raises(ShiftBenchError, match=message):
         Recipe.load(tmp_path / "r.toml")
+
+
+def test_a_path_that_no_system_has_is_explained(tmp_path):
+    """TOML can write a NUL; a collection or a script of edits so named is told in one line."""
+    (tmp_path / "r.toml").write_text(RECIPE.replace('"toy"', r'"a\u0000b"'))
+    with pytest.raises(ShiftBenchError, match="no such folder"):
+        build(tmp_path / "r.toml")
+    with pytest.raises(ShiftBenchError, match="cannot be read as text"):
+        Breeds(tree={"pet": ("cat", "dog")}, edits="\0").build(toy(40))
 
 
 def test_an_unknown_setting_on_the_command_line_is_explained(tmp_path):

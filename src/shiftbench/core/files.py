@@ -57,7 +57,7 @@ def read_text(path: Path | str) -> str:
         raise ShiftBenchError(f"{path}: no such file.") from problem
     except IsADirectoryError as problem:
         raise ShiftBenchError(f"{path} is a folder; a file is needed.") from problem
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise ShiftBenchError(f"{path}: cannot be read as text ({problem}).") from problem
 
 
@@ -191,7 +191,7 @@ def check_regular(path: Path | str) -> None:
     """Refuse a pipe, a socket or a device, which may never end. Whoever opens a missing file reports it."""
     try:
         mode = os.stat(path).st_mode
-    except OSError:
+    except (OSError, ValueError):  # a path with a NUL is none
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise ShiftBenchError(f"{path} is a pipe or a device, not a file. Write its content to a file first.")
@@ -230,7 +230,7 @@ def _stamp(folder: Path, marker: str) -> tuple[int, ...]:
     """Numbers that change when a folder is replaced."""
     stamp: tuple[int, ...] = ()
     for path in (folder, folder / marker):
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             facts = path.stat()
             stamp += (facts.st_dev, facts.st_ino, facts.st_ctime_ns if path.name == marker else 0)
     return stamp

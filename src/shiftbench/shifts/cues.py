@@ -271,7 +271,7 @@ def by_areas(shift: "Context", collection: Collection, split: Strs) -> Judged:
     strength = strengths(table, split == "train")
     strong = cues_of(table, strength, label, shift.alpha)
     cue, carried = cues(strength, shift.alpha), table.carried(label)
-    beta = shift.beta if isinstance(shift.beta, float) else alike(table, cue[label], carried, split == "train")
+    beta = alike(table, cue[label], carried, split == "train") if shift.beta == "alike" else float(shift.beta)
     kind = members(table, cue, beta, np.asarray([label]))[:, 0]
     strongest = shift.cue or strong[0].tag
     domain = np.where(table.present(table.code(strongest)), strongest, f"no {strongest}")

@@ -22,6 +22,7 @@ from shiftbench.shifts.shift import (
     ambiguous_note,
     card,
     cell_names,
+    check_sizes,
     crossed,
     deal,
     labelled_items,
@@ -204,9 +205,8 @@ def two_parts(
     with empty cells. A `replicate` ≥ 1 takes N other items, and moves nothing else: see `_replicate`. Items that
     `test_where` of the shift names are for test and val alone, and all others for training: smallNORB's test toys.
     """
+    check_sizes(shift)
     share("drawn", drawn)
-    if n_few < 0:
-        raise ShiftBenchError(f"{n_few} items of the second part are asked for; give 0 or more.")
     if replicate < 0:
         raise ShiftBenchError(f"draw = {replicate}, but replicates are counted from 0.")
     if shift.resampling not in RESAMPLINGS:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any, Protocol
 
@@ -154,6 +154,14 @@ def share(name: str, value: float) -> float:
     if not 0 <= value <= 1:
         raise ShiftBenchError(f"{name} = {value}, but it is a share: give a number from 0 to 1.")
     return value
+
+
+def check_sizes(shift: Any) -> None:
+    """Refuse a number of items below 0: of the settings whose names begin with `n_`."""
+    for setting in fields(shift):
+        if setting.name.startswith("n_") and getattr(shift, setting.name) < 0:
+            raise ShiftBenchError(f"{shift.name}: {setting.name} = {getattr(shift, setting.name)}, but it is a number "
+                                  "of items: give 0 or more.")
 
 
 def differences(collection: Collection, train_rows: Ints, test_rows: Ints, top: int = 10) -> list[dict[str, Any]]:

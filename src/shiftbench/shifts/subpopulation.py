@@ -20,6 +20,7 @@ from shiftbench.shifts.shift import (
     ambiguous_note,
     card,
     cell_names,
+    check_sizes,
     crossed,
     deal,
     lacking_note,
@@ -48,6 +49,7 @@ def mixture(
     is), and not tested. `place` is the factor's value of each item, '' for none, where the collection has no such
     factor.
     """
+    check_sizes(shift)
     values = collection.factor(shift.label).astype(np.str_)
     factor = collection.factor(shift.factor).astype(np.str_) if place is None else place
     known = np.unique(values).tolist()

@@ -35,6 +35,7 @@ from shiftbench.shifts.shift import (
     ambiguous_note,
     card,
     cell_names,
+    check_sizes,
     deal,
     lacking_note,
     quota,
@@ -85,6 +86,7 @@ class Subset(Lists):
     expected: Mapping[str, int] = field(default_factory=dict)  # published sizes of test subsets, kept on the card
 
     def build(self, collection: Collection, seed: int = 0) -> Benchmark:
+        check_sizes(self)
         train, test = _by_class(self.train, "train"), _by_class(self.test, "test")
         self._check_classes(train, test)
         dropped = ambiguous(collection, list(train))
