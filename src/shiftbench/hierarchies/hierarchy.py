@@ -34,8 +34,7 @@ class Hierarchy:
     name: str = "hierarchy"
 
     def __repr__(self) -> str:
-        roots = self.nodes[np.bincount(self.child, minlength=len(self.nodes)) == 0].tolist()
-        words = in_short((self.names.get(node, node) for node in roots), 3)
+        words = in_short((self.names.get(node, node) for node in self.nodes[self.roots].tolist()), 3)
         return (f"Hierarchy('{self.name}': {len(self.nodes):,} nodes, {int(self.is_leaf.sum()):,} leaves; roots: "
                 f"{words}; {len(self.missing):,} classes missing)")
 

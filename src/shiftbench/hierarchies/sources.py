@@ -255,7 +255,7 @@ def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]
 
 
 def _apply(above: dict[str, set[str]], names: dict[str, str], roots: set[str], edit: Any, where: str) -> None:
-    """One edit of the parents `above` every node."""
+    """Apply one edit to the parents of every node, `above`, and to the names and the roots."""
     def find(node: str) -> str:
         named = [node] if node in above else [key for key in above if names.get(key, "").split(",")[0] == node]
         if len(named) != 1:

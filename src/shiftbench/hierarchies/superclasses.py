@@ -1,4 +1,4 @@
-"""Superclasses: the nodes of a level, each with its source and target subclasses."""
+"""Superclasses: the nodes of a level, or clusters of classes, each with its source and target subclasses."""
 
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -78,8 +78,8 @@ def superclasses(
     A subclass below two superclasses has an ambiguous label. It belongs to neither (our reading of the paper); with
     `keep_shared` it stays in both, to inspect a level.
 
-    With `cluster` the superclasses are those of Huh et al. (`clusters`) in place of a level's nodes; no two of
-    them share a subclass.
+    With `cluster` the superclasses are those of Huh et al. (`clusters`) in place of a level's nodes; no two of them
+    share a subclass.
     """
     _check(split, adversariality, compat, cluster)
     notes: list[str] = []
@@ -145,7 +145,8 @@ def _check(split: str, adversariality: float | None, compat: str, cluster: str) 
 
 
 def clusters(hierarchy: Hierarchy, cluster: str, level: int, root: str = "") -> dict[int, list[str]]:
-    """Cluster the leaves of a hierarchy as Huh et al. do, by node; every leaf is in exactly one cluster.
+    """Cluster the leaves of a hierarchy by node, as Huh, Agrawal and Efros (2016) do, with whose clusters BREEDS
+    compares its superclasses; every leaf is in exactly one.
 
         down-up   the ancestor that is `level` steps below the root; a leaf that is nearer to the root stays alone
         up-down   the ancestor `level` steps above the leaf; then clusters within other clusters join them, each time

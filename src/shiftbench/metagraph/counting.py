@@ -1,9 +1,10 @@
 """Counting who carries which tags, for all classes at once: sizes of subsets, meetings of subsets, and their edges.
 
-The loops at the end are compiled on first use. Each does the classes low..high - 1 and writes where no other range of
-classes writes, so ranges can be shared out to threads. Two habits make them fast: indices are unsigned, because numba
-checks signed ones for Python's counting from the end; and what may or may not be wanted is written without a branch and
-overwritten by the next, because a processor cannot guess which tags meet.
+The loops at the end are compiled on first use, by numba, which is slow to import: what imports this page is imported
+where it runs. Each loop does the classes low..high - 1 and writes where no other range of classes writes, so ranges can
+be shared out to threads. Two habits make them fast: indices are unsigned, because numba checks signed ones for Python's
+counting from the end; and what may or may not be wanted is written without a branch and overwritten by the next,
+because a processor cannot guess which tags meet.
 """
 
 import os
@@ -174,8 +175,7 @@ def _fewest(size: int, threshold: float) -> int:
 
 
 def edges(table: Incidence, room: Plan, threshold: float) -> list[Runs]:
-    """The edges of every class in one go: each range of classes is counted and compared while its counts are at hand.
-    """
+    """The edges of every class: a range of classes at a time is counted, and compared while its counts are at hand."""
     def task(low: int, high: int) -> Runs:
         counts: Counts = np.zeros(room.block[high] - room.block[low], np.int32)
         _add_meetings(low, high, table, room, counts)

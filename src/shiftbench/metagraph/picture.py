@@ -189,6 +189,7 @@ PAGE = 500
 """Subsets in one list of those that are not drawn."""
 THUMB = 72  # pixels
 
+
 def draw_html(graph: MetaGraph, path: Path | str, collection: Collection | None = None, seed: int = 0) -> Path:
     """Write one HTML file that needs nothing else: hover over a node for its facts and, with images, sample items.
 

@@ -41,7 +41,8 @@ def by_gist(shift: "Context", collection: Collection, split: Strs) -> Judged:
         except ShiftBenchError:
             if shift.tau is None:  # the sizes of the CE sets are needed; with tau the domains alone
                 raise
-    carried, train = carrying(collection, shift.label) if ce is None else ce.label == shift.label, split == "train"
+    carried = carrying(collection, shift.label) if ce is None else ce.label == shift.label
+    train = split == "train"
     gist = gists(*_vectors(shift, collection), len(collection))
     if not (carried & train & gist.known).any():
         raise ShiftBenchError(f"No training item that carries '{shift.label}' has a caption, so its usual gist is "

@@ -196,9 +196,10 @@ def two_parts(
 
         weight(i) ∝ (1 − drawn) 1[i ∈ main] / |main|  +  drawn 1[i ∈ few] / N,     drawn = 0: every item alike
 
-    or, with resampling = "importance", W = p / p_train of the item's cell (§2.1), p uniform over the cells of which
-    training has items: weight(i) ∝ 1 / |{j ∈ train : cell(j) = cell(i)}|. Cells are of label × factor, and of a third
-    factor `other` where that is the one that goes with `factor`.
+    where main has all training items of the cells that are trained on whole, those of `few` too; or, with resampling =
+    "importance", W = p / p_train of the item's cell (§2.1), p uniform over the cells of which training has items:
+    weight(i) ∝ 1 / |{j ∈ train : cell(j) = cell(i)}|. Cells are of label × factor, and of a third factor `other` where
+    that is the one that goes with `factor`.
 
     A larger N adds items and takes none away, and leaves the test as it is. `id_val` and `id_test` follow the training
     items' own shares. A shift with `balanced = False` draws test and the N items at random instead, for collections

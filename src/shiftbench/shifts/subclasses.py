@@ -174,7 +174,6 @@ def _join(one: Strs, between: str, other: Strs) -> Strs:
     return np.char.add(np.char.add(one, between), other)
 
 
-
 class Subclasses(NamedTuple):
     """For every subclass: its superclass, its domain's number from 1, and whether it is of the source, the target or
     both."""

@@ -1,13 +1,13 @@
 """Suites: the benchmarks of a paper's table, by name. Each is a family of shifts on one collection."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.core.arrays import checked_seed
+from shiftbench.core.arrays import Advance, checked_seed
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, save_for
@@ -52,14 +52,14 @@ class Setup:
     swapped: Unseen | None = None  # the other factor is predicted (B.3)
 
     def suites(self) -> dict[str, Suite]:
+        """The suites of the row by what they are about."""
         return {
             **({"swapped": {"unseen-swapped": self.swapped}} if self.swapped else {}),
             "spurious": {f"spurious-{n}": replace(self.spurious, n_uncorrelated=n) for n in self.counts},
             "low_data": {f"low-{n}": replace(self.low_data, n_low=n) for n in self.counts},
             "unseen": {"unseen": self.unseen},
-            "noise": {f"noise-{100 * p:g}": self._under(10, Noise(p)) for p in PORTIONS},
-            "size": {f"size-{n}": self._under(max(1, round(self.ratio * n)), Size(n, self.ratio))
-                             for n in self.totals},
+            "noise": {f"noise-{100 * p:g}": self._under(10, Noise(p)) for p in PORTIONS},  # N = 10
+            "size": {f"size-{n}": self._under(max(1, round(self.ratio * n)), Size(n, self.ratio)) for n in self.totals},
         }
 
     def _under(self, n_low: int, condition: Condition) -> Shift:
@@ -112,8 +112,8 @@ SETUPS = {
                        swapped=replace(SWAPPED, n_test=0, n_val=0)),
 }
 
-FINE_GRAINED = {f"fine_grained/{name}/{shift}": make for name, row in SETUPS.items()
-                for shift, make in row.suites().items()}
+FINE_GRAINED = {f"fine_grained/{name}/{about}": shifts for name, row in SETUPS.items()
+                for about, shifts in row.suites().items()}
 
 
 # The ten data sets of WILDS as benchmarks: what is predicted, what moves, which groups and which number count.
@@ -166,8 +166,7 @@ or, where there are none, those of further domains: what WILDS 2.0 (Sagawa et al
 SUITES: dict[str, Suite] = {
     **METASHIFT,
     "breeds": {task: Breeds("wnid", task, given="split", held=0.04) for task in BREEDS},
-    "breeds/world": {split: Breeds("breed", level=2, subclasses=8, split=split)
-                             for split in ("good", "rand", "bad")},
+    "breeds/world": {split: Breeds("breed", level=2, subclasses=8, split=split) for split in ("good", "rand", "bad")},
     "wilds": WILDS,
     **NOOCH,
     **FINE_GRAINED,
@@ -255,7 +254,7 @@ def replicate(shift: Shift, number: int) -> Shift | None:
 def build_suite(
     name: Path | str, collection: Collection | Path | str | None, out: Path | str, *, seed: int | None = None,
     only: str = "", replicates: int = 0, changes: Mapping[str, Any] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Advance | None = None,
 ) -> dict[Path, Benchmark]:
     """Build the benchmarks of a suite, or of a recipe that stands for several; by their folders below `out`.
 

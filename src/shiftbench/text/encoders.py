@@ -285,7 +285,7 @@ def _tensors(path: Path) -> dict[str, Vectors]:
         tensors: dict[str, Vectors] = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as problem:
         raise ShiftBenchError(f"{path}: not a readable safetensors file of float32 or float16 "
-                              f"({str(problem).splitlines()[0][:120]}).") from problem
+                              f"({first_line(problem)}).") from problem
     return tensors
 
 
@@ -301,7 +301,7 @@ def _tokenizer(path: Path, longest: int, n_words: int) -> Any:
         tokenizer.enable_truncation(longest)
         tokenizer.no_padding()
     except Exception as problem:  # the library raises nothing more precise
-        raise ShiftBenchError(f"{path}: not a readable tokenizer ({str(problem)[:120]}).") from problem
+        raise ShiftBenchError(f"{path}: not a readable tokenizer ({first_line(problem)}).") from problem
     if max(tokenizer.get_vocab().values(), default=0) >= n_words:
         raise ShiftBenchError(f"{path}: knows more word pieces than the {n_words} that the weights have vectors for.")
     return tokenizer

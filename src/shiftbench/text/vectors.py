@@ -11,13 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from shiftbench.core.arrays import Bools, Ints, Strs, cached_rows, check_writable, digest, may_write, write_rows
+from shiftbench.core.arrays import (
+    Advance,
+    Bools,
+    Ints,
+    Strs,
+    cached_rows,
+    check_writable,
+    digest,
+    may_write,
+    write_rows,
+)
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import locked, making_folder, write_json
 from shiftbench.data.collection import Collection
+from shiftbench.text.bert import Vectors
 from shiftbench.text.encoders import Encoder
 
-Vectors = npt.NDArray[np.float32]
 Marks = npt.NDArray[np.uint64]
 
 
@@ -42,14 +52,12 @@ def vector_cache(folder: Path, encoder: Encoder, items: Strs) -> Iterator[tuple[
                cached_rows(cache / "marks.npy", shape[:1], np.uint64))
 
 
-Report = Callable[[int, int], None]
-
 CHUNK = 1024
 """Captions per write to disk and per report of progress."""
 
 
 def embed_texts(collection: Collection, encoder: Encoder, folder: Path | str | None = None,
-                progress: Report | None = None) -> tuple[Ints, Vectors]:
+                progress: Advance | None = None) -> tuple[Ints, Vectors]:
     """Item numbers, sorted, and for each the mean over its captions of the encoder's vectors (NOOCh, §3.1.2).
 
         e(item) = 1/n Σ encoder(caption),  not scaled to unit length again: its users take cosines
@@ -106,7 +114,7 @@ def _marks(text: Sequence[str], starts: Ints) -> Marks:
     return np.asarray(marks, np.uint64)
 
 
-def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, progress: Report | None,
+def _fill(encoder: Encoder, text: Sequence[str], starts: Ints, missing: Bools, progress: Advance | None,
           keep: Callable[[Ints, Vectors], None]) -> None:
     """Compute the means of the missing items, chunk by chunk, and hand each chunk over.
 
