@@ -58,6 +58,7 @@ def test_each_edit_does_what_the_paper_says(tmp_path):
 
 @pytest.mark.parametrize(("script", "said"), [
     ([{"delete": "a0"}], "'a00' and 1 more would have no parent left"),
+    ([{"delete": leaf} for leaf in wide(2, 2).nodes[wide(2, 2).is_leaf].tolist()], "no class would be left"),
     ([{"add": "root", "under": "a00"}], "'a00' is below 'root', so this edge would close a cycle"),
     ([{"collapse": "root"}], "is a root"),
     ([{"collapse": "a9"}], "edit 1: No node named 'a9'"),
@@ -104,6 +105,8 @@ def test_every_file_format_says_the_same(tmp_path):
     ("h.json", '[["a", 1]]', "must be"),
     ("h.json", '[["a"', "not valid JSON"),
     ("h.txt", "a b c\n", "line 1 is 'a b c'"),
+    ("h.json", '[["a", ""]]', "must be"),
+    ("h.txt", "a\t \n", "line 1 is"),
     ("h.txt", "", "has no edges"),
     ("h.txt", "a a\n", "cycle, a → a"),
     ("h.xml", "a b", "holds no hierarchy"),

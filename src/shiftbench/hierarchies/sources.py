@@ -176,9 +176,9 @@ def _json(path: Path) -> tuple[Edges, dict[str, str]]:
         pairs = [(parent, child) for parent, children in raw.items() for child in children]
     elif isinstance(raw, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in raw):
         pairs = [(parent, child) for parent, child in raw]
-    if not pairs or not all(isinstance(word, str) for pair in pairs for word in pair):
+    if not pairs or not all(isinstance(word, str) and word for pair in pairs for word in pair):
         raise ShiftBenchError(f"{path}: must be {{parent: [child, …]}} or a list of pairs [parent, child], all of them "
-                              "text.")
+                              "text and none empty.")
     return pairs, {}
 
 
@@ -186,7 +186,7 @@ def _text(path: Path) -> tuple[Edges, dict[str, str]]:
     edges: Edges = []
     for number, line in enumerate(_lines(path), 1):
         words = line.split("\t") if "\t" in line else line.split()
-        if len(words) != 2:
+        if len(words) != 2 or not all(map(str.strip, words)):
             raise ShiftBenchError(f"{path}: line {number} is {line!r}, but it must be a parent and a child.")
         edges.append((words[0].strip(), words[1].strip()))
     return edges, {}
@@ -250,6 +250,8 @@ def edited(hierarchy: Hierarchy, script: Path | str | Sequence[Mapping[str, Any]
                               f"{', '.join(sorted(above[several[0]]))}"
                               f"{f', and {len(several) - 1} more nodes have several' if len(several) > 1 else ''}.")
     leaves = [node for node in hierarchy.nodes[hierarchy.is_leaf].tolist() if node in above]
+    if not leaves:
+        raise ShiftBenchError(f"{where}: no class would be left. Delete fewer nodes.")
     return Hierarchy.of([(parent, node) for node, parents in above.items() for parent in parents], leaves=leaves,
                         names=names, name=hierarchy.name)
 
