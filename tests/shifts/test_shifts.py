@@ -349,3 +349,10 @@ def test_a_ladder_climbs_and_uses_each_context_once():
     assert len(contexts) == len(set(contexts)) == 6
     with pytest.raises(ShiftBenchError, match="Lower k, items or contexts"):
         ladder(scenes, "dog(shelf)", 50, items=60)
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"contexts": 0}, {"contexts": -1}], ids=str)
+def test_a_ladder_has_rungs_and_each_has_contexts(wrong):
+    """No training set, or one of no context, is refused in one line."""
+    with pytest.raises(ShiftBenchError, match="1 training set or more, each of 1 context or more"):
+        ladder(toy(600), "dog(shelf)", **{"k": 2, **wrong})

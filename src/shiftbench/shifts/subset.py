@@ -337,6 +337,9 @@ def ladder(
 
     with no context used twice.
     """
+    if k < 1 or contexts < 1:
+        raise ShiftBenchError(f"k = {k} and contexts = {contexts}, but a ladder has 1 training set or more, each of 1 "
+                              "context or more.")
     cls, tested = parse_subset(test)
     graph = meta_graph(collection, cls, threshold=threshold, min_size=min_size, kinds=kinds)
     merged = merge_similar(graph, tested) if merge else {name: (name,) for name in (*graph.names, *tested)}
