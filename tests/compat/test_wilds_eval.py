@@ -227,6 +227,19 @@ def test_published_sizes_and_names_hold_without_the_whole_data():
     assert wheat["count_session:Usask_1"] == wheat["detection_acc_avg_dom"] == 1
 
 
+def test_boxes_may_come_in_an_array():
+    """Boxes of images are as good in an array of objects as in a list, whatever the truth is in."""
+    truth = [{"boxes": np.array([[0.0, 0.0, 5.0, 5.0]])}] * 2
+    boxes = np.array([{**image, "scores": np.ones(1)} for image in truth], dtype=object)
+    metadata = np.zeros((2, 4))
+    found = evaluate("globalwheat", boxes, truth, metadata)
+    assert found["detection_acc_avg"] == 1
+    for given, label in ((list(boxes), truth), (boxes, np.array(truth, dtype=object))):
+        np.testing.assert_equal(evaluate("globalwheat", given, label, metadata), found)
+    with pytest.raises(ShiftBenchError, match=r'as many of each. Give {"boxes", "scores"} of every image.'):
+        evaluate("globalwheat", boxes[:1], truth, metadata)
+
+
 def test_amazon_has_other_groups_in_other_split_schemes():
     """By user the percentile is asked for; by category or year the worst group."""
     case = inputs("amazon")

@@ -21,6 +21,7 @@ import numpy as np
 
 from shiftbench.compat.grouper import QUIRKS, Columns, CombinatorialGrouper, as_array
 from shiftbench.compat.wilds_metadata import DATASETS
+from shiftbench.compat.wilds_metadata import KINDS as TARGETS
 from shiftbench.core.arrays import Bools, Floats, Ints, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.groupings import Coded, Grouping, group_by
@@ -41,6 +42,12 @@ from shiftbench.scoring.metrics import tally
 Results = dict[str, float]
 MOST = 60
 """Most groups that a text lists; with more groups it has only the overall values."""
+AS_GIVEN = ("number", "tasks", "boxes")
+"""Targets whose metrics take a model's outputs as they are: there the package's `eval` takes no prediction_fn."""
+REMEDIES = {
+    "class": "Give one predicted class per item, or a prediction_fn that does, such as one that takes the argmax.",
+    "boxes": 'Give {"boxes", "scores"} of every image.',
+}
 METRICS = ("detection_acc_", "acc_", "mse_", "r_")
 
 
@@ -260,25 +267,27 @@ def case_of(
     names = {**published.names, **(metadata_map or {})}
     rows = as_array(metadata)
     sizes = {**published.sizes, **{field: len(values) for field, values in (metadata_map or {}).items()}}
+    kind = TARGETS.get(dataset, "class")
     if prediction_fn is not None:
-        if dataset in ("ogb-molpcba", "poverty", "globalwheat"):
+        if kind in AS_GIVEN:
             raise ShiftBenchError(f"{dataset} is scored on the model's outputs; it takes no prediction_fn.")
         y_pred = prediction_fn(y_pred)
-    are_boxes = dataset == "globalwheat"
+    are_boxes = kind == "boxes"
     whole = Columns(published.fields if metadata_fields is None else metadata_fields,
                     rows if full_metadata is None else as_array(full_metadata), names)
     case = Case(y_pred if are_boxes else as_array(y_pred), y_true if are_boxes else as_array(y_true), rows, whole,
                 sizes if full_metadata is None else {}, compat, split_scheme)
-    fitting(dataset, case.predicted, case.label, rows, "Give what the labels are, or a prediction_fn that does.")
+    check_fit(dataset, kind, case.predicted, case.label, rows)
     return case
 
 
-def fitting(dataset: str, predicted: Any, label: Any, metadata: Any, remedy: str) -> None:
+def check_fit(dataset: str, kind: str, predicted: Any, label: Any, metadata: Any) -> None:
     """Refuse predictions, labels and rows of metadata that are not as many, or predictions of another shape."""
+    remedy = REMEDIES.get(kind, "Give what the labels are, in their shape.")
     if not len(predicted) == len(label) == len(metadata):
         raise ShiftBenchError(f"{dataset}: {len(predicted)} predictions, {len(label)} labels and {len(metadata)} rows "
                               f"of metadata; there must be as many of each. {remedy}")
-    if isinstance(predicted, np.ndarray) and predicted.shape != label.shape:
+    if kind != "boxes" and predicted.shape != label.shape:
         raise ShiftBenchError(f"{dataset}: predictions have the shape {predicted.shape} and labels {label.shape}. "
                               f"{remedy}")
 

@@ -10,13 +10,14 @@ from shiftbench.compat import wilds_eval as wilds_kinds
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets
 from shiftbench.compat.wilds_eval import (
+    AS_GIVEN,
     EVALUATORS,
     Case,
     Groupings,
     Results,
     case_of,
+    check_fit,
     classes,
-    fitting,
     package_text,
     results_text,
 )
@@ -44,8 +45,6 @@ from shiftbench.data.target import NO_LABEL
 
 SPLIT_NAMES = {"train": "Train", "id_val": "Validation (ID)", "val": "Validation (OOD)", "id_test": "Test (ID)",
                "test": "Test (OOD)", "target_train": "Train (target)"}
-AS_GIVEN = ("number", "tasks", "boxes")
-"""Targets whose metrics take a model's outputs as they are: there the package's `eval` takes no prediction_fn."""
 
 Transform = Callable[[Any], Any]
 Evaluated = tuple[Results, str]
@@ -188,12 +187,9 @@ class WILDSDataset:
                 raise ShiftBenchError(f"{self.dataset_name} asks for {kind}, which is scored on the model's outputs; "
                                       "it takes no prediction_fn.")
             y_pred = prediction_fn(y_pred)
-        here, are_boxes = as_array(metadata), kind == "boxes"
-        predicted, label = (y_pred, y_true) if are_boxes else (as_array(y_pred), as_array(y_true))
-        fitting(self.dataset_name, predicted, label, here, (
-            "Give {\"boxes\", \"scores\"} of every image." if are_boxes else
-            "Give one predicted class per item, or a prediction_fn that does, such as one that takes the argmax."
-            if self.benchmark.target.has_classes else "Give what the labels are, in their shape."))
+        here = as_array(metadata)
+        predicted, label = (y_pred, y_true) if kind == "boxes" else (as_array(y_pred), as_array(y_true))
+        check_fit(self.dataset_name, kind, predicted, label, here)
         if self._named is not None:
             case = case_of(self._named.name, predicted, label, here, None, self.metadata_map, compat=self.compat,
                            full_metadata=self._named.whole, split_scheme=self.split_scheme)
