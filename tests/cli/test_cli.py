@@ -13,7 +13,7 @@ import shiftbench as sb
 from shiftbench.cli import PANELS, RENAMED, app
 from shiftbench.core.tables import write_table
 from shiftbench.data.benchmark import Benchmark
-from shiftbench.data.collection import Collection
+from shiftbench.data.collection import Collection, Tags
 
 
 def names(folder):
@@ -92,6 +92,25 @@ def test_graph_writes_what_it_prints(shell, project):
         code, _, err = shell("graph", "toy", *words, "--out", "all.png")
         assert code == 1
         assert "written as .json" in err
+
+
+def test_a_ladder_keeps_to_the_papers_contexts_when_asked(shell, project):
+    """--ontology leaves other places out of training sets too, as out of a graph."""
+    carried = np.random.default_rng(0).random((200, 4)) < 0.6
+    item, place = np.nonzero(carried)
+    tags = Tags.of(np.append(np.arange(200), item), np.append(np.zeros(200, int), 1 + place),
+                   ["dog", "beach", "field", "road", "lair"], ["object"] + ["place"] * 4)
+    Collection("places", np.arange(200).astype(str), tags=tags).save("places")
+    asked = ["graph", "places", "--from", "dog(beach)", "--ladder", "1", "--kind", "place", "--items", "5", "--json"]
+    assert "lair" in json.loads(shell(*asked)[1])["rungs"][0]["subset"]
+    assert json.loads(shell(*asked, "--ontology")[1])["rungs"][0]["subset"] == "dog(field + road)"
+
+
+def test_a_picture_of_another_kind_is_refused_before_the_graph_is_made(shell, project):
+    """The ending of --out is looked at first: no collection is opened for it."""
+    code, _, err = shell("graph", "nowhere", "--class", "cat", "--out", "g.svg")
+    assert (code, err) == (1, "shiftbench: g.svg: a graph is written as .png, .html or .json. Give one of these "
+                              "endings.\n")
 
 
 def test_check_says_unfit_with_exit_code_1(shell, project):

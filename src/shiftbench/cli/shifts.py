@@ -63,18 +63,20 @@ def graph(
 
     if out is not None and (every or rungs) and out.suffix != ".json":
         raise ShiftBenchError(f"{out}: --all and --ladder are written as .json. A picture is of one class: --class.")
+    source = paper_contexts(Collection.load(collection)) if ontology else collection
     if every:
-        source = paper_contexts(Collection.load(collection)) if ontology else collection
         _overview(source, threshold, min_size, tuple(kinds or ()), engine, out, json)
     elif rungs:
         if origin is None:
             raise typer.BadParameter("--ladder needs the test subset: --from 'dog(shelf)'.")
-        training_sets = verbs.ladder(collection, origin, rungs, items=items, threshold=threshold, min_size=min_size,
+        training_sets = verbs.ladder(source, origin, rungs, items=items, threshold=threshold, min_size=min_size,
                                      kinds=tuple(kinds or ("object",)), merge=merge)
         if not _written({"test": origin, "rungs": [rung._asdict() for rung in training_sets]}, out, json):
             print_table(f"training sets for {origin}, from near to far", ["subset", "distance", "items"], training_sets)
     elif cls:
-        loaded = paper_contexts(Collection.load(collection)) if ontology else Collection.load(collection)
+        if out is not None and out.suffix not in (".png", ".html", ".json"):
+            raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
+        loaded = source if isinstance(source, Collection) else Collection.load(source)
         with progress(f"meta-graph of {cls}"):
             metagraph = verbs.graph(loaded, cls, threshold=threshold, min_size=min_size, kinds=tuple(kinds or ()),
                                     scaling=scaling, seed=seed, communities=communities)
@@ -116,8 +118,6 @@ def _one_class(
     from shiftbench.metagraph.graph import to_json
     from shiftbench.metagraph.picture import draw_html, draw_png
 
-    if out is not None and out.suffix not in (".png", ".html", ".json"):
-        raise ShiftBenchError(f"{out}: a graph is written as .png, .html or .json. Give one of these endings.")
     facts = to_json(metagraph, origin)
     if out is not None and out.suffix == ".png":
         draw_png(metagraph, out)
