@@ -15,7 +15,8 @@ from shiftbench.cli import app
 HEAD = """# The command line
 
 Every verb except `show` and `methods` is a function of the same name in Python; there, objects show themselves and
-`sb.METHODS` lists the methods. This page is written from the verbs' own `--help`. An error that you can correct is one
+`sb.METHODS` lists the methods. [Some options](../python.md#words-that-differ-between-the-shell-and-python) are called
+otherwise there. This page is written from the verbs' own `--help`. An error that you can correct is one
 line on standard error with exit code 1; wrong usage exits with 2.
 """
 

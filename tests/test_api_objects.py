@@ -1,17 +1,28 @@
 """The verbs take what is in memory: arrays of predictions, benchmarks and collections, as well as folders."""
 
 import inspect
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import typer
 
 import shiftbench as sb
 from shiftbench.cli import app
+from shiftbench.conflict import Settings
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.hierarchies.superclasses import superclasses
+from shiftbench.human import Design
+from shiftbench.metagraph.graph import meta_graph
+from shiftbench.scoring.differences import Design as DesignOfTest
+from shiftbench.scoring.differences import group_power
+from shiftbench.shifts.subset import ladder
+from shiftbench.training.run import Run
 from tests.toys import toy_rows
 
 CLASSES = ("cat", "dog")
@@ -388,6 +399,37 @@ def test_help_shows_the_words_that_describe_predictions(verb):
     assert set(words) < set(inspect.signature(command.callback).parameters)
     with pytest.raises(TypeError, match="nmae"):
         getattr(sb, verb)(*("a", "b")[:1 if verb == "table" else 2], nmae="mine")
+
+
+def parameters(function):
+    return set(inspect.signature(function).parameters)
+
+
+def options(verb):
+    """The options of a verb that say what it does, not what it prints."""
+    group = typer.main.get_command(app)
+    words = {word for option in group.get_command(None, verb).params for word in option.opts if word.startswith("--")}
+    return words - {"--json", "--quiet", "--import", "--draws"}
+
+
+def test_a_word_of_the_shell_is_one_of_python_or_stands_in_the_table():
+    """Every option is a parameter of that name, of the verb's function or of what that makes, unless docs/python.md
+    says what it is called instead; and the page names nothing that is not there."""
+    page = (Path(__file__).parent.parent / "docs" / "python.md").read_text(encoding="utf-8")
+    section = page.split("## Words that differ")[1].split("\n## ")[0]
+    listed = set(re.findall(r"`([a-z]+) (--[a-z-]+)", section))
+    made = {
+        "graph": parameters(meta_graph) | parameters(ladder), "hierarchy": parameters(superclasses) | {"task"},
+        "power": parameters(group_power) | parameters(DesignOfTest), "select": parameters(sb.hardest),
+        "train": parameters(Run), "pretrain": parameters(Run), "conflicts": parameters(Settings),
+        "study": parameters(Design)}
+    verbs = set(typer.main.get_command(app).list_commands(None)) - {"read", "show", "methods"}
+    known = {verb: parameters(getattr(sb, verb)) | made.get(verb, set()) for verb in verbs}
+    assert listed == {(verb, word) for verb in verbs for word in options(verb)
+                      if word.removeprefix("--").replace("-", "_") not in known[verb]}
+    for name, word in re.findall(r"`sb\.(\w+)\((\w+)=", section):
+        assert word in parameters({"graph": meta_graph, "ladder": ladder, "superclasses": superclasses,
+                                   "study": Design}.get(name, getattr(sb, name)))
 
 
 @pytest.mark.parametrize("verb", ["score", "select", "gap", "table", "report", "board"])
