@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftbench.compat import wilds_eval as wilds_kinds
+from shiftbench.compat import wilds_eval
 from shiftbench.compat.grouper import Columns, as_array
 from shiftbench.compat.items import Inputs, collate_boxes, collate_graphs, image_size, targets
 from shiftbench.compat.wilds_eval import (
@@ -200,14 +200,14 @@ class WILDSDataset:
         if kind == "class":
             return classes(case, self.groupby_fields, self._groupings, self._by_card)
         if kind == "number":
-            results = wilds_kinds.numbers(case, *self.groupby_fields)
+            results = wilds_eval.numbers(case, *self.groupby_fields)
         elif kind == "tasks":
-            results = wilds_kinds.tasks(case)
+            results = wilds_eval.tasks(case)
         elif kind == "boxes":
-            results = wilds_kinds.boxes(case, *self.groupby_fields)
+            results = wilds_eval.boxes(case, *self.groupby_fields)
         else:
             kinds = [self.metadata_fields.index(kind_column(position)) for position in range(self.y_array.shape[1])]
-            results = wilds_kinds.tokens(case, here[:, kinds])
+            results = wilds_eval.tokens(case, here[:, kinds])
         return results, results_text(results)
 
 
