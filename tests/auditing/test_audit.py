@@ -207,6 +207,7 @@ def test_json_says_the_same(shell, place):
     (["--confirm", "0"], "between 0 and 1"),
     (["--split", "test"], "There are no splits"),
     (["--flips", "night"], "--flips 'night' is not of the form NAME=NUMBER"),
+    (["--flips", "light=night=0.1", "--flips", "light=night=0.2"], "--flips names 'light=night' twice: 0.1 and 0.2."),
     (["--id", "name"], "No column named 'name'"),
     (["--dependence", "foo"], "No dependence named 'foo'. Known dependences: any, prds."),
 ])

@@ -97,6 +97,7 @@ def test_json_has_every_check(shell, project):
 
 @pytest.mark.parametrize(("words", "message"), [
     (("--floor", "accuracy"), "not of the form NAME=NUMBER"), (("--floor", "accuracy=high"), "NAME=NUMBER"),
+    (("--floor", "macro_f1=0.9", "--floor", "macro_f1=0.5"), "--floor names 'macro_f1' twice: 0.9 and 0.5."),
     (("--unsure", "maybe"), "No choice of --unsure named 'maybe'. Known choices of --unsure: fail, pass, warn."),
     (("--level", "95"), "between 0 and 1"), (("--contexts", "none.toml"), "no such"),
     (("--budget", "nan"), "must be a number"),

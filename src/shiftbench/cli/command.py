@@ -114,13 +114,19 @@ IgnoreExtra = Annotated[bool, typer.Option(
     "--ignore-extra", help="Leave out predictions of items that are not in the benchmark, and say how many.")]
 
 
-def pairs(settings: Sequence[str], option: str, example: str) -> dict[str, str]:
-    """The names in an option that may be repeated: {"valid": "val"} of --rename valid=val."""
+def pairs(
+    settings: Sequence[str], option: str, example: str, form: str = "NAME=NAME",
+    split: Callable[[str, str], tuple[str, str, str]] = str.partition,
+) -> dict[str, str]:
+    """What an option that may be repeated says of each name: {"valid": "val"} of --rename valid=val.
+
+    With `str.rpartition` the last = is the one that counts.
+    """
     named: dict[str, str] = {}
     for setting in settings:
-        name, equals, value = setting.partition("=")
+        name, equals, value = split(setting, "=")
         if not (name and equals and value):
-            raise ShiftBenchError(f"{option} '{setting}' is not of the form NAME=NAME. Write {option} {example}.")
+            raise ShiftBenchError(f"{option} '{setting}' is not of the form {form}. Write {option} {example}.")
         if name in named:
             raise ShiftBenchError(f"{option} names '{name}' twice: {named[name]} and {value}. Name it once.")
         named[name] = value
@@ -215,11 +221,11 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 def teller(silent: bool = False) -> Callable[[str], None]:
     """A callable that prints a line on standard error, above the bar where there is one."""
-    def say(line: str) -> None:
+    def tell(line: str) -> None:
         if not silent:
             sys.stderr.write(f"{printable(line)}\n")
 
-    return say
+    return tell
 
 
 @contextmanager

@@ -202,11 +202,8 @@ def audit(
 def _flips(options: list[str]) -> dict[str, Any]:
     """Rates by annotation; what is no number after the last = is the file of a checked sample."""
     flips: dict[str, Any] = {}
-    for option in options:
-        name, _, value = option.rpartition("=")
-        if not name:
-            raise ShiftBenchError(f"--flips '{option}' is not of the form NAME=NUMBER or NAME=FILE. Write --flips "
-                                  "light=night=0.08.")
+    for name, value in pairs(options, "--flips", "light=night=0.08", "NAME=NUMBER or NAME=FILE",
+                             str.rpartition).items():
         try:
             flips[name] = float(value)
         except ValueError:
@@ -301,20 +298,17 @@ def gate(
         raise typer.Exit(1)
 
 
-def _floors(settings: list[str]) -> dict[str, float]:
-    """Numbers by name: {"accuracy": 0.8} of --floor accuracy=0.8; the last = is the one that counts."""
-    numbers: dict[str, float] = {}
-    for setting in settings:
-        name, _, number = setting.rpartition("=")
-        if name in numbers:
-            raise ShiftBenchError(f"--floor names '{name}' twice: {numbers[name]:g} and {number}. Name it once.")
+def _floors(options: list[str]) -> dict[str, float]:
+    """Least values by metric: {"accuracy": 0.8} of --floor accuracy=0.8."""
+    example, form = "accuracy=0.8", "NAME=NUMBER"
+    floors: dict[str, float] = {}
+    for name, value in pairs(options, "--floor", example, form, str.rpartition).items():
         try:
-            numbers[name] = float(number)
+            floors[name] = float(value)
         except ValueError:
-            name = ""
-        if not name:
-            raise ShiftBenchError(f"--floor '{setting}' is not of the form NAME=NUMBER. Write --floor accuracy=0.8.")
-    return numbers
+            raise ShiftBenchError(f"--floor '{name}={value}' is not of the form {form}. Write --floor "
+                                  f"{example}.") from None
+    return floors
 
 
 def select(
