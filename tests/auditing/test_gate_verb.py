@@ -101,7 +101,6 @@ def test_json_has_every_check(shell, project):
     (("--unsure", "maybe"), "No choice of --unsure named 'maybe'. Known choices of --unsure: fail, pass, warn."),
     (("--level", "95"), "between 0 and 1"), (("--contexts", "none.toml"), "no such"),
     (("--budget", "nan"), "must be a number"),
-    (("--floor", "accuracy=0.9", "--floor", "accuracy=0.1"), "--floor names 'accuracy' twice: 0.9 and 0.1."),
 ])
 def test_what_is_wrong_is_one_line(shell, project, words, message):
     code, _, err = shell("gate", "same.csv", "--data", "data.csv", "--against", "old.csv", *words)
