@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,9 +84,12 @@ def _pieces(
             benchmark = by_digest[digest]
             if benchmark.target.has_classes:
                 yield from score_each(index.reader(benchmark), runs, name, replicates, level, left_out)
-                yield from _scored_alone(index.retrained, benchmark, runs, name, replicates, level, left_out)
+                if TARGET_TRAIN in benchmark.splits:
+                    alone = _scored_alone(index.retrained, benchmark, runs, replicates, level, left_out)
+                    yield from (Piece.of(_under_name(name, _renamed(scores))) for scores in alone)
             else:
-                yield from _scored_alone(index.predictions, benchmark, runs, name, replicates, level, left_out)
+                alone = _scored_alone(index.predictions, benchmark, runs, replicates, level, left_out)
+                yield from (Piece.of(_under_name(name, scores)) for scores in alone)
     if left_out and all(run.name in left_out for run in index.runs):
         raise ShiftBenchError(f"{index.where}: none of its {len(left_out)} finished runs can be read. The first: "
                               f"{next(iter(left_out.values()))}")
@@ -111,16 +113,14 @@ def benchmark_of_run(run: Finished, benchmarks: Sequence[Benchmark], index: RunI
 
 def _scored_alone(
     read: Callable[[Finished, Benchmark], Predictions | Answers | None], benchmark: Benchmark,
-    runs: Sequence[Finished], name: str, replicates: int, level: float, left_out: LeftOut | None,
-) -> Iterator[Piece]:
-    """Scores of runs one by one: those whose target is not a class, and last layers that were retrained."""
-    retrained = benchmark.target.has_classes
-    for run in runs if not retrained or TARGET_TRAIN in benchmark.splits else ():
+    runs: Sequence[Finished], replicates: int, level: float, left_out: LeftOut | None,
+) -> Iterator[Scores]:
+    """The scores of runs one by one, from what `read` returns for each; runs for which it returns None have none."""
+    for run in runs:
         with leaving_out(run.name, left_out):
             predictions = read(run, benchmark)
             if predictions is not None:
-                scores = score(benchmark, predictions, **run.head, replicates=replicates, level=level)
-                yield Piece.of(_under_name(name, _renamed(scores) if retrained else scores))
+                yield score(benchmark, predictions, **run.head, replicates=replicates, level=level)
 
 
 def _means(
@@ -131,8 +131,9 @@ def _means(
     for label, run in zip(labels([run.settings for run in runs]), runs, strict=True):
         by_label.setdefault(label, []).append(run)
     heads = {label: alike[0].head for label, alike in by_label.items()}
-    every = iter(read_chosen(index, [run.name for alike in by_label.values() for run in alike], draws))
-    methods = {label: list(islice(every, len(alike))) for label, alike in by_label.items()}
+    names = [run.name for run in runs]
+    by_run = dict(zip(names, read_chosen(index, names, draws), strict=True))
+    methods = {label: [by_run[run.name] for run in alike] for label, alike in by_label.items()}
     scores = means(draws[0], methods, replicates=replicates, level=level)
     yield Piece.of(_under_name(name, under_methods(scores, heads)))
     if TARGET_TRAIN in draws[0].splits:
@@ -359,8 +360,8 @@ def check_draws(benchmarks: Sequence[Benchmark], name: str, where: str) -> None:
     for benchmark in benchmarks[1:]:
         # Parts that leave a domain out test on training items, which differ from draw to draw.
         if "left_out" not in benchmark.card and not same_rows(benchmarks[0], benchmark):
-            raise ShiftBenchError(f"{where}: has runs on draws of '{name}' whose tests differ. Build them together, "
-                                  "with --replicates, and train again.")
+            raise ShiftBenchError(f"{where}: has runs on replicates of '{name}' whose tests differ. Build them "
+                                  "together, with --replicates, and train again.")
 
 
 def read_chosen(
