@@ -246,6 +246,18 @@ def test_two_runs_of_one_name_are_refused(place, tmp_path):
         sb.table([place / "runs", place / "irm-0.1-0.csv"], benchmarks=place / "bench", name=run.name)
 
 
+def test_a_board_counts_a_seed_once(place, tmp_path):
+    """Two models of one method, setting and seed are refused whatever their names, and so is a run in two folders."""
+    files = [place / "irm-0.1-0.csv", place / "irm-0.1-1.csv"]
+    with pytest.raises(ShiftBenchError, match=r"^Two runs of 'irm' on benchmark 'bench' have seed 0, .*--setting\.$"):
+        sb.board(files, place / "bench", method="irm", name=["one", "two"])
+    assert len(sb.board(files, place / "bench", method="irm", seed=[0, 1], seeds=2).table(True)) == 1
+    run = finished(place)[0]
+    copytree(run, tmp_path / run.name)
+    with pytest.raises(ShiftBenchError, match="a run of this name is in another folder too"):
+        sb.board([place / "runs", tmp_path], place / "bench")
+
+
 def test_logits_from_outside_are_read_once(place):
     """Logits that look like probabilities stay logits, for a table as for a score."""
     benchmark = sb.Benchmark.load(place / "bench")

@@ -170,7 +170,12 @@ def _of_runs(
         raise ShiftBenchError(f"There are no runs on benchmark '{benchmark.name}' to rank.")
     entries: dict[str, dict[int, Predictions | Answers]] = {}
     for label, run in zip(names, runs, strict=True):
-        entries.setdefault(label, {})[int(run.settings["seed"])] = run.predictions(benchmark)
+        seed, by_seed = int(run.settings["seed"]), entries.setdefault(label, {})
+        if seed in by_seed:
+            raise ShiftBenchError(f"Two runs of '{label}' on benchmark '{benchmark.name}' have seed {seed}, and a "
+                                  "board counts a seed once. Leave one out, or tell them apart with --seed or "
+                                  "--setting.")
+        by_seed[seed] = run.predictions(benchmark)
     return [checked(Entry(label, method=label, benchmark=benchmark.digest), predictions, benchmark, required)
             for label, predictions in entries.items()]
 

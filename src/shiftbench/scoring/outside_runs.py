@@ -196,7 +196,7 @@ def runs_on_folds(
     A file may predict the items of one of them, or of several.
     """
     folders, files = _folders_and_files(list(source) if isinstance(source, list | tuple) else [source])
-    finished = [run for folder in folders for run in runs_in(folder)[0]]
+    finished, _ = runs_in(folders)
     predicted = [_predicted_folds(file, folds, reading.get("columns") or {}) for file in files]
     runs = []
     for fold in folds:
