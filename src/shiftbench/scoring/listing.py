@@ -113,7 +113,8 @@ def names_in(folder: Path | str, only: Collection[str] | None = None) -> Names:
         if not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
             raise ShiftBenchError(f"{path}: the name of its folder '{name}' is not UTF-8 text. Rename or remove it.")
     if only is not None:
-        wanted = [name for name in wanted if name in set(only)]
+        kept = set(only)
+        wanted = [name for name in wanted if name in kept]
     names = Names([], [], [])
     for name in wanted:
         if os.access(f"{path}/{name}/done", os.F_OK):
@@ -158,6 +159,7 @@ def _gather(
     sources: Sequence[Path | str | Finished], only: Collection[str] | None, left_out: LeftOut | None
 ) -> tuple[list[Finished], int]:
     """The runs of several sources; two of one name are an error."""
+    only = only if only is None else set(only)
     parts = [([source], 0) if isinstance(source, Finished) else runs_in(source, only, left_out) for source in sources]
     finished = sorted((run for runs, _ in parts for run in runs if only is None or run.name in only),
                       key=lambda run: run.name)
