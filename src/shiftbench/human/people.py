@@ -40,11 +40,12 @@ def score_people(
     **options: Any,
 ) -> Scores:
     """Scores of models, of annotators, and of classifiers on the pairs of superclasses that annotators saw."""
-    scores = score_models(benchmark, models, **options)
-    intervals = {name: options[name] for name in ("level", "replicates") if name in options}
     key = find_key(study, answers)
     key.check(benchmark)
-    people = [human_scores(benchmark, key, read_answers(answers, key), **intervals)] if answers else []
+    given = read_answers(answers, key) if answers else None  # before the models, whose scores take longer
+    intervals = {name: options[name] for name in ("level", "replicates") if name in options}
+    scores = score_models(benchmark, models, **options)
+    people = [] if given is None else [human_scores(benchmark, key, given, **intervals)]
     classifiers = [(name, model) for name, model in models.items() if isinstance(model, Predictions)]
     return Scores.join([scores, *people, model_scores(benchmark, key, classifiers, **intervals)])
 
