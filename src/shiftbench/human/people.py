@@ -42,10 +42,9 @@ def score_people(
     """Scores of models, of annotators, and of classifiers on the pairs of superclasses that annotators saw."""
     key = find_key(study, answers)
     key.check(benchmark)
-    given = read_answers(answers, key) if answers else None  # before the models, whose scores take longer
     intervals = {name: options[name] for name in ("level", "replicates") if name in options}
+    people = [human_scores(benchmark, key, read_answers(answers, key), **intervals)] if answers else []
     scores = score_models(benchmark, models, **options)
-    people = [] if given is None else [human_scores(benchmark, key, given, **intervals)]
     classifiers = [(name, model) for name, model in models.items() if isinstance(model, Predictions)]
     return Scores.join([scores, *people, model_scores(benchmark, key, classifiers, **intervals)])
 
