@@ -16,8 +16,7 @@ from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.predictions import Predictions
-from shiftbench.leaderboard import make_board, required_seeds
-from shiftbench.leaderboard import submission as replicates
+from shiftbench.leaderboard import make_board, required_seeds, submission
 from shiftbench.scoring import means, score
 from tests.strategies import toy
 
@@ -182,8 +181,8 @@ def test_wilds_own_numbers_are_those_of_the_column_y(benchmark, tmp_path):
     number = {int(code): int(value) for code, value in zip(made.label, y, strict=True)}
     place = submit(tmp_path, "theirs", made)
     wilds_files(place, made, [one], word=lambda code: str(number[code]))
-    parts = replicates.find_files(place)[0]
-    read = replicates.load(parts, made)
+    parts = submission.find_files(place)[0]
+    read = submission.load(parts, made)
     order = np.argsort(read.item)
     assert np.array_equal(read.predicted[order], one.predicted[np.argsort(one.item)])
 
@@ -229,7 +228,7 @@ def test_nothing_outside_a_submission_is_read(benchmark, tmp_path, monkeypatch):
     (tmp_path / "away").mkdir()
     (tmp_path / "all" / "whole").symlink_to(submit(tmp_path / "away", "whole", benchmark))
     submit(tmp_path / "all", "large", benchmark, seeds(benchmark, 0.9, first=5))
-    monkeypatch.setattr(replicates, "MOST_BYTES", 100)
+    monkeypatch.setattr(submission, "MOST_BYTES", 100)
     found = by_name(make_board(tmp_path / "all", benchmark))
     assert "leads out" in found["link"].verified.reasons[0]
     assert "leads out" in found["whole"].verified.reasons[0]

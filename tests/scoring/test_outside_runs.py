@@ -246,6 +246,12 @@ def test_two_runs_of_one_name_are_refused(place, tmp_path):
         sb.table([place / "runs", place / "irm-0.1-0.csv"], benchmarks=place / "bench", name=run.name)
 
 
+def test_words_are_counted_before_files_are_read(place, tmp_path):
+    """One for all files, or one for each: any other number is an error, whatever the files hold."""
+    with pytest.raises(ShiftBenchError, match=r"^There are 3 words for seed, but 2 files of .* Give one --seed for all"):
+        sb.table([tmp_path / "a.csv", tmp_path / "b.csv"], benchmarks=place / "bench", seed=[0, 1, 2])
+
+
 def test_a_board_counts_a_seed_once(place, tmp_path):
     """Two models of one method, setting and seed are refused whatever their names, and so is a run in two folders."""
     files = [place / "irm-0.1-0.csv", place / "irm-0.1-1.csv"]

@@ -30,15 +30,6 @@ Words = Mapping[str, Sequence[Any]]
 """What the user says of outside models: under name, method, setting and seed, a word for all or one for each."""
 
 
-def _words_of(words: Words, number: int, many: int) -> dict[str, Any]:
-    """What the user says about one of `many` models."""
-    for key, values in words.items():
-        if len(values) not in (1, many):
-            raise ShiftBenchError(f"There are {len(values)} words for {key}, but {many} files of predictions. Give "
-                                  f"one --{key} for all, or one for each in their order.")
-    return {key: values[0 if len(values) == 1 else number] for key, values in words.items()}
-
-
 def outside_runs(
     sources: Sequence[Any], benchmarks: Sequence[Benchmark | None], words: Words, **reading: Any
 ) -> list[Finished]:
@@ -51,6 +42,10 @@ def outside_runs(
         raise ShiftBenchError(f"{table_name(sources[0])}: predictions say nothing about their benchmark. Name one with "
                               f"--benchmark for all {len(sources)} files, or one for each; there are "
                               f"{len(benchmarks)}.")
+    for key, values in words.items():
+        if len(values) not in (1, len(sources)):
+            raise ShiftBenchError(f"There are {len(values)} words for {key}, but {len(sources)} files of predictions. "
+                                  f"Give one --{key} for all, or one for each in their order.")
     runs: dict[str, Finished] = {}
     for number, (title, source) in enumerate(zip(model_names(sources), sources, strict=True)):
         benchmark = benchmarks[0 if len(benchmarks) == 1 else number]
@@ -63,8 +58,9 @@ def outside_runs(
                                       f"those of '{benchmark.name}'. Score it on its own, or predict with it first.")
             runs[run.name] = run
             continue
+        from_user = {key: values[0 if len(values) == 1 else number] for key, values in words.items()}
         for columns, predictions in _models(source, benchmark, reading):
-            facts: dict[str, Any] = {**columns, **_words_of(words, number, len(sources))}
+            facts: dict[str, Any] = {**columns, **from_user}
             method = facts.get("method") or facts.get("model") or facts.get("name") or title
             settings = {"method": str(method), "seed": facts.get("seed", 0), "benchmark": benchmark.digest,
                         **{key: str(facts[key]) for key in ("model", "setting") if facts.get(key)}}

@@ -83,8 +83,6 @@ class Selection(NamedTuple):
 
 ALLOW = "say allow_target=True (--allow-target)"
 """The remedy where a caller can allow the choice."""
-
-
 WORST_LOSS = Measure("worst_group_nll")
 
 
