@@ -248,7 +248,7 @@ def test_two_runs_of_one_name_are_refused(place, tmp_path):
 
 def test_words_are_counted_before_files_are_read(place, tmp_path):
     """One for all files, or one for each: any other number is an error, whatever the files hold."""
-    with pytest.raises(ShiftBenchError, match=r"^There are 3 words for seed, but 2 files of .* Give one --seed for all"):
+    with pytest.raises(ShiftBenchError, match=r"^There are 3 words for seed, but 2 files .* Give one --seed for all"):
         sb.table([tmp_path / "a.csv", tmp_path / "b.csv"], benchmarks=place / "bench", seed=[0, 1, 2])
 
 
