@@ -106,6 +106,12 @@ def folds():
         yield letter, replace(made, card=card), predict
 
 
+def test_a_board_of_no_folds_is_refused(tmp_path):
+    """An empty list of benchmarks has nothing to rank on."""
+    with pytest.raises(ShiftBenchError, match="There is no benchmark to rank on"):
+        make_folds(tmp_path, [])
+
+
 def test_folds_are_one_entry(tmp_path):
     """A submission's number is the mean over folds ± their standard deviation, from files that name their fold."""
     every = list(folds())

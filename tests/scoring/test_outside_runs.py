@@ -252,6 +252,19 @@ def test_words_are_counted_before_files_are_read(place, tmp_path):
         sb.table([tmp_path / "a.csv", tmp_path / "b.csv"], benchmarks=place / "bench", seed=[0, 1, 2])
 
 
+@pytest.mark.parametrize("seed", ["a", 1.5, -1])
+def test_a_seed_is_a_whole_number(place, seed):
+    """Anything else is refused, also in Python: -1 marks means, and 1.5 would become 1."""
+    with pytest.raises(ShiftBenchError, match=rf"^irm-0\.1-0: seed has '{seed}', which is no whole number from 0\.$"):
+        sb.score(place / "bench", place / "irm-0.1-0.csv", seed=[seed])
+
+
+def test_an_unknown_reference_is_named(place):
+    """A wrong word is an error of its own, not a reference that has no runs."""
+    with pytest.raises(ShiftBenchError, match=r"^No reference named 'random'\. Did you mean 'random-split'\?"):
+        sb.gap(place / "runs", reference="random")
+
+
 def test_a_board_counts_a_seed_once(place, tmp_path):
     """Two models of one method, setting and seed are refused whatever their names, and so is a run in two folders."""
     files = [place / "irm-0.1-0.csv", place / "irm-0.1-1.csv"]

@@ -270,6 +270,8 @@ def make_folds(
 
     The source may also be the runs on each fold.
     """
+    if not benchmarks:
+        raise ShiftBenchError("There is no benchmark to rank on. Name one, or one per fold.")
     names = [fold_of(benchmark) or benchmark.name for benchmark in benchmarks]
     if len(set(names)) < len(names):
         raise ShiftBenchError(f"Folds must differ; got {', '.join(names)}. Build one benchmark per fold, from the "

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, positions
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import ShiftBenchError, unknown
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.prediction_lists import Answers
 from shiftbench.data.predictions import Predictions
@@ -261,6 +261,8 @@ def gaps_of(
     for the seed. Runs on a benchmark give train-to-train if it has an id_test, and average if its groups are
     subpopulations. `benchmarks` are at hand already; others are read from the paths that the runs name.
     """
+    if reference not in ("", *REFERENCES):
+        raise unknown("reference", reference, REFERENCES)
     index = RunIndex(source)
     by_digest = {benchmark.digest: benchmark for benchmark in benchmarks}
     by_setting: dict[str, dict[str, list[Finished]]] = {}  # digest of a benchmark -> setting -> runs

@@ -62,12 +62,13 @@ def outside_runs(
         for columns, predictions in _models(source, benchmark, reading):
             facts: dict[str, Any] = {**columns, **from_user}
             method = facts.get("method") or facts.get("model") or facts.get("name") or title
-            settings = {"method": str(method), "seed": facts.get("seed", 0), "benchmark": benchmark.digest,
+            seed = _whole(facts.get("seed", 0), f"{title}: seed")
+            settings = {"method": str(method), "seed": seed, "benchmark": benchmark.digest,
                         **{key: str(facts[key]) for key in ("model", "setting") if facts.get(key)}}
             name = _safe(str(facts.get("name") or run_id(settings)))
             if name in runs:
                 raise ShiftBenchError(
-                    f"{title}: has the second model of method '{method}' with seed {settings['seed']} on "
+                    f"{title}: has the second model of method '{method}' with seed {seed} on "
                     f"'{benchmark.name}'. Tell them apart with --method, --setting, --seed or --name.")
             runs[name] = Finished(Path(name), settings, {"name": benchmark.name, "digest": benchmark.digest,
                                                          "path": None}, outside=predictions)
@@ -94,7 +95,7 @@ def _models(
         rows = np.flatnonzero(codes == model)
         first: dict[str, Any] = {name: str(table[name][int(rows[0])].as_py()) for name in columns}
         if "seed" in first:
-            first["seed"] = _seed(first["seed"], where)
+            first["seed"] = _whole(first["seed"], f"{where}: column 'seed'")
         model_name = ", ".join(f"{name} {value}" for name, value in first.items())
         try:
             yield first, read_predictions(predictions.take(pa.array(rows)), benchmark, **reading)
@@ -102,10 +103,11 @@ def _models(
             raise ShiftBenchError(f"{where} ({model_name}): {str(problem).removeprefix('Table: ')}") from problem
 
 
-def _seed(word: str, where: str) -> int:
-    if not word.removesuffix(".0").isdecimal():
-        raise ShiftBenchError(f"{where}: column 'seed' has '{word}', which is no whole number from 0.")
-    return int(word.removesuffix(".0"))
+def _whole(seed: object, where: str) -> int:
+    word = str(seed).removesuffix(".0")
+    if not word.isdecimal():
+        raise ShiftBenchError(f"{where} has '{seed}', which is no whole number from 0.")
+    return int(word)
 
 
 def _safe(name: str) -> str:
