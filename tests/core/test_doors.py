@@ -12,9 +12,10 @@ from shiftbench.core.arrays import read_array
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import DEEPEST, parse_json, parse_toml, parse_value, read_json, read_text, read_toml
 from shiftbench.core.table_formats import MOST_COLUMNS
-from shiftbench.core.tables import decimal, no_doubles, read_table, strings, values_of, whole
+from shiftbench.core.tables import decimal, no_doubles, open_table, read_table, strings, texts, values_of, whole, words
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection, Tags
+from shiftbench.data.item_table import factor_column
 from shiftbench.data.predictions import Predictions
 from shiftbench.data.scores import Scores
 from shiftbench.scoring import runs_in
@@ -57,9 +58,9 @@ def test_toml_and_set_are_parsed_within_limits(shell, project, value, says):
     (project / "x.toml").write_text(f"a = {value}\n")
     with pytest.raises(ShiftBenchError, match=says):
         read_toml(project / "x.toml")
-    for words in (["build", "x.toml", "--out", "b"], ["build", "recipe.toml", "--out", "b", "--set", f"p={value}"],
+    for command in (["build", "x.toml", "--out", "b"], ["build", "recipe.toml", "--out", "b", "--set", f"p={value}"],
                   ["sweep", "x.toml", "--out", "runs"]):
-        code, _, err = shell(*words)
+        code, _, err = shell(*command)
         assert (code, err.count("\n")) == (1, 1)
         assert says in err
 
@@ -108,6 +109,18 @@ def test_a_column_of_another_type_is_named(tmp_path, kind, read):
     table = read_table(tmp_path / "t.parquet", ["x"])
     with pytest.raises(ShiftBenchError, match=r"t\.parquet: .*column 'x'"):
         read(tmp_path / "t.parquet", table, "x")
+
+
+@pytest.mark.parametrize(("read", "name"), [(texts, "word"), (words, "word"), (whole, "count"), (decimal, "count"),
+                                            (factor_column, "word"), (factor_column, "count")])
+def test_a_column_of_an_opened_table_is_read_once(tmp_path, monkeypatch, read, name):
+    """A column is read from its file when it is asked for, and only once."""
+    pq.write_table(pa.table({"word": ["a", "b"], "count": [1, 2]}), tmp_path / "t.parquet")
+    table = open_table(tmp_path / "t.parquet")
+    asked, plain = [], pq.ParquetFile.read
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda file, columns: asked.append(columns) or plain(file, columns))
+    assert len(read("t.parquet", table, name)) == 2
+    assert asked == [[name]]
 
 
 def test_a_column_of_numbers_may_have_gaps():

@@ -247,8 +247,9 @@ def values_of(where: Path | str, table: pa.Table, name: str) -> Values:
 def _cast(
     where: Path | str, table: pa.Table, name: str, dtype: Any, wanted: str, gaps: bool = False
 ) -> pa.ChunkedArray:
-    with _all_of(wanted, where, table[name], name):
-        column = table[name].cast(dtype)
+    column = table[name]  # once: the table may read it from a file
+    with _all_of(wanted, where, column, name):
+        column = column.cast(dtype)
         column.validate(full=True)  # parquet does not check that text is UTF-8
     if not gaps:
         _no_gaps(where, column, name)

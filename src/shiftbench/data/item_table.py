@@ -245,8 +245,9 @@ def factor_values(path: Path | str, rows: pa.Table, name: str) -> Values:
 
 def factor_column(path: Path | str, rows: pa.Table, name: str) -> Values | Words:
     """`factor_values`, with words as codes."""
-    numbers = _numbers(rows[name])
-    return words(path, rows, name, gaps=True) if numbers is None else numbers
+    column = rows[name]
+    numbers = _numbers(column)
+    return words(path, pa.table({name: column}), name, gaps=True) if numbers is None else numbers
 
 
 def _numbers(column: pa.ChunkedArray) -> Values | None:
