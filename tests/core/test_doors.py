@@ -1,6 +1,7 @@
 """The doors through which files of strangers come in: JSON and TOML, columns of tables, arrays. What is odd is one
 line."""
 
+import gzip
 import json
 
 import numpy as np
@@ -162,6 +163,17 @@ def test_doubled_columns_are_found_in_one_look():
     with pytest.raises(ShiftBenchError, match="more than one column 'c7'"):
         no_doubles("t", wide)
     assert wide.looks == 1
+
+
+@pytest.mark.parametrize("file", ["t.csv", "t.csv.gz"])
+def test_of_two_columns_of_one_name_none_is_taken(tmp_path, file):
+    """Where a few columns of a CSV file are kept, a doubled name among them is refused; the others may be anything."""
+    packed = gzip.compress if file.endswith(".gz") else bytes
+    (tmp_path / file).write_bytes(packed(b"a,b,a,c,c,\xff\n1,2,3,4,5,6\n"))
+    assert read_table(tmp_path / file, ["b"], every=False).to_pydict() == {"b": [2]}
+    (tmp_path / file).write_bytes(packed(b"a,b,a\n1,2,3\n"))
+    with pytest.raises(ShiftBenchError, match="more than one column 'a'"):
+        read_table(tmp_path / file, ["b", "a"], every=False)
 
 
 def test_a_million_columns_are_one_line(tmp_path):

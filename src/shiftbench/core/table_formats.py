@@ -11,6 +11,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,14 @@ def read_format(
 
 def csv_columns(file: Path) -> list[str]:
     """The columns of a CSV file, without reading its rows."""
+    return list(_csv_schema(file, _default_separator(file)).names)
+
+
+def _csv_schema(source: Any, between: str) -> pa.Schema:
+    """The columns of a CSV file, from the rows at its start."""
     from pyarrow import csv
 
-    options = csv.ParseOptions(delimiter=_default_separator(file), newlines_in_values=True)
-    return list(csv.open_csv(file, parse_options=options).schema.names)
+    return csv.open_csv(source, parse_options=csv.ParseOptions(delimiter=between, newlines_in_values=True)).schema
 
 
 def write_csv(path: Path, table: pa.Table) -> None:
@@ -103,17 +108,19 @@ def _read_csv(
         raise ShiftBenchError(f"{file}: is empty. The first line of a CSV file names its columns.")
     with file.open("rb") if content is None else io.BytesIO(content) as handle:
         check_width(file, _columns_of_csv(handle, between))
-    try:
-        return csv.read_csv(
-            file if content is None else pa.BufferReader(content),
-            read_options=csv.ReadOptions(block_size=BLOCK),
-            parse_options=csv.ParseOptions(newlines_in_values=True, delimiter=between),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(text, pa.string()),
-                include_columns=None if only is None else list(only),
-                include_missing_columns=False))
-    except KeyError:  # pyarrow's error for a column of `only` that is not there
-        return _read_csv(file, content, text, None, between)
+    if only is not None:
+        schema = pa.schema([])
+        with suppress(pa.ArrowException):
+            schema = _csv_schema(file if content is None else pa.BufferReader(content), between)
+        if any(len(schema.get_all_field_indices(name)) != 1 for name in only):
+            only = None  # of two columns pyarrow would take the first; with all of them `read_table` says what is wrong
+    return csv.read_csv(
+        file if content is None else pa.BufferReader(content),
+        read_options=csv.ReadOptions(block_size=BLOCK),
+        parse_options=csv.ParseOptions(newlines_in_values=True, delimiter=between),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(text, pa.string()),
+            include_columns=None if only is None else list(only)))
 
 
 def separator_of(between: str) -> str:
