@@ -26,13 +26,13 @@ it is stopped: tests/webapp gives it damaged folders and hostile names."""
 @pytest.fixture(scope="module")
 def known(tmp_path_factory):
     """The sound project and its targets. The command line is built once, and given back as it was."""
-    place, before, app = tmp_path_factory.mktemp("fuzz"), Path.cwd(), cli.app
+    place, before, app = tmp_path_factory.mktemp("fuzz"), Path.cwd(), cli.command.app
     os.chdir(place)
     prepare()
     commands = project(place)
     whole = Project(place)
     yield whole, targets(whole, [one for one in commands if one.cost <= SLOWEST]), commands
-    cli.app = app
+    cli.command.app = app
     os.chdir(before)
 
 

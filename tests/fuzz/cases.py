@@ -125,8 +125,8 @@ class Project:
 
 def prepare() -> None:
     """Build the command line once: typer builds it anew at every call."""
-    if isinstance(cli.app, typer.Typer):
-        cli.app = typer.main.get_command(cli.app)  # type: ignore[assignment]
+    if isinstance(cli.command.app, typer.Typer):
+        cli.command.app = typer.main.get_command(cli.command.app)  # type: ignore[assignment]
 
 
 @contextlib.contextmanager
