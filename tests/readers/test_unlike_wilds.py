@@ -41,6 +41,15 @@ def test_a_missing_column_is_named(tmp_path: Path, name: str, file: str, column:
     assert f"'{column}'" in str(problem.value)
 
 
+@pytest.mark.parametrize("time", ["-1", "12-31T23:59:59Z", "²⁰¹²-12-31T23:59:59Z"])
+def test_a_time_without_a_year_is_refused(tmp_path: Path, time: str) -> None:
+    """No image of FMoW is sorted into a split by a year that its time does not say."""
+    path = place_of(tmp_path, "fmow") / "rgb_metadata.csv"
+    path.write_text(path.read_text().replace("2012-12-31T23:59:59Z", time, 1))
+    with pytest.raises(ShiftBenchError, match=f"row 1 has '{time}', which is not a time"):
+        read(tmp_path, "fmow")
+
+
 def test_what_is_unlike_the_published_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample is read with a warning that counts; the published number of rows is read in silence."""
     place = place_of(tmp_path, "iwildcam")

@@ -14,6 +14,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Strs, Values
 from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.tables import read_table
 from shiftbench.data.collection import Collection, Texts
 from shiftbench.readers.annotation_files import Name
 from shiftbench.readers.wilds.comments import amazon, civilcomments, py150, unlabelled_amazon, unlabelled_civilcomments
@@ -118,7 +119,8 @@ def differences(collection: Collection, dataset: str, folder: Path, official: bo
     if not official:
         return notes
     # FMoW's table counts the sequestered images, whose rows are in the file but are not items.
-    items = _count_rows(folder / "rgb_metadata.csv") if dataset == "fmow" else len(collection)
+    items = (read_table(folder / "rgb_metadata.csv", ("split",), every=False).num_rows if dataset == "fmow" else
+             len(collection))
     if items != published.examples:
         notes.append(f"{items:,} examples, where {published.examples:,} are published")
     if published.domain:
@@ -126,13 +128,6 @@ def differences(collection: Collection, dataset: str, folder: Path, official: bo
         if count != published.domains:
             notes.append(f"{count:,} values of {published.domain}, where {published.domains:,} are published")
     return notes
-
-
-def _count_rows(path: Path) -> int:
-    """The number of rows of a CSV file with a column `split`."""
-    from shiftbench.core.tables import read_table
-
-    return int(read_table(path, ("split",), every=False).num_rows)
 
 
 # WILDS 2's items without labels (Sagawa et al., 2022), placed after the labelled items of the same data set.

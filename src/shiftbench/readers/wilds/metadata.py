@@ -190,12 +190,13 @@ def one_of(path: Path, kind: str, column: str, values: Strs, allowed: Sequence[s
 
 def digits(path: Path, times: Values, start: int, length: int = 2) -> Ints:
     """The whole number at the same position of every time; -1 where there is no time."""
-    words = [time[start:start + length] if time else "-1" for time in times.tolist()]
-    for row, word in enumerate(words):
-        if word != "-1" and not (word.isascii() and word.isdigit()):
-            raise ShiftBenchError(f"{path}: row {row} has '{times[row]}', which is not a time like "
-                                  "2013-06-05 05:44:19.")
-    return np.asarray(words, np.int64)
+    numbers = []
+    for row, time in enumerate(times.tolist()):
+        word = time[start:start + length]
+        if time and not (word.isascii() and word.isdigit()):
+            raise ShiftBenchError(f"{path}: row {row} has '{time}', which is not a time like 2013-06-05 05:44:19.")
+        numbers.append(int(word) if time else -1)
+    return np.asarray(numbers, np.int64)
 
 
 # A WILDS data set on disk: its folder and version, the files it must have, and those that are missing.
