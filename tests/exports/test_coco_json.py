@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import shiftbench as sb
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.data.benchmark import Benchmark
 from shiftbench.exports import export
 from shiftbench.worlds import WORLDS
 
@@ -28,6 +30,20 @@ def test_a_benchmark_in_coco_is_read_back(tmp_path):
         assert _tags(again, number) == _tags(collection, row)
     with pytest.raises(ShiftBenchError, match="has no tags at hand"):
         export(made, None, tmp_path / "none", to="coco")
+
+
+def test_an_image_without_a_size_is_one_line(tmp_path):
+    """A file that is no image, and one that is made to fill a memory, is named."""
+    collection = sb.Collection("one", np.asarray(["a", "b"]), {"y": np.asarray(["x", "y"])},
+                               sb.Tags.of([0, 1], [0, 0], ("cat",)), pixels=np.asarray(["a.png", "a.png"]),
+                               root=tmp_path)
+    rows, split, labels = np.arange(2), np.asarray(["train", "test"]), np.asarray(["x", "y"])
+    made = Benchmark.of(collection, None, 0, rows, split, label=labels, domain=labels)
+    Image.new("1", (30_000, 30_000)).save(tmp_path / "a.png")
+    for _ in range(2):
+        with pytest.raises(ShiftBenchError, match=r"a\.png: cannot be read as an image"):
+            export(made, collection, tmp_path / "out", to="coco")
+        (tmp_path / "a.png").write_text("no image")
 
 
 def _tags(collection, row):

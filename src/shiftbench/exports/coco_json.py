@@ -97,7 +97,7 @@ def _sizes(collection: Collection) -> Ints:
         try:
             with Image.open(collection.path(row)) as image:
                 sizes.append(image.size)
-        except OSError as problem:
+        except (OSError, Image.DecompressionBombError) as problem:
             raise ShiftBenchError(f"{collection.path(row)}: cannot be read as an image.") from problem
     return np.asarray(sizes, np.int64).reshape(-1, 2)
 
