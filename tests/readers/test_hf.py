@@ -175,6 +175,21 @@ def test_folders_that_cannot_be_read_are_one_line(tmp_path, monkeypatch):
         sb.read("hf", 7)
 
 
+@pytest.mark.parametrize("facts", ["3", "[]", '{"info": 3}', '{"info": []}', '{"info": {"features": 3}}'])
+def test_features_that_are_none_say_nothing(tmp_path, facts):
+    """What a file says of its columns may be anything; without features, classes are the numbers that they are."""
+    table = pa.table({"label": [0, 1]}).replace_schema_metadata({"huggingface": facts})
+    pq.write_table(table, tmp_path / "train.parquet")
+    assert sb.read("hf", tmp_path).factors["label"].tolist() == [0, 1]
+
+
+def test_doubled_columns_of_a_data_set_are_one_line(tmp_path):
+    """The message names the file once, and says what to do."""
+    pq.write_table(pa.table([[0], [1]], names=["label", "label"]), tmp_path / "train.parquet")
+    with pytest.raises(ShiftBenchError, match=r"^[^(]*train.parquet: has more than one column 'label'"):
+        sb.read("hf", tmp_path)
+
+
 def test_a_path_in_a_strangers_file_is_not_followed(tmp_path):
     """An image that is only a path in a folder is refused, wherever the path leads; in an object it is opened."""
     Image.new("RGB", (4, 4)).save(tmp_path / "a.png")

@@ -197,11 +197,14 @@ def _file(path: Path, split: str, opened: Callable[[Path], tuple[pa.Schema, Batc
         schema, batches = opened(path)
         check_width(path, len(schema))
         no_doubles(path, pa.schema(schema).empty_table())
+    except ShiftBenchError:
+        raise
     except (*DAMAGED, *FAULTS) as problem:
         raise _damaged(path, problem) from problem
     facts = parse_json((schema.metadata or {}).get(b"huggingface", b"{}").decode(errors="replace"), str(path))
-    features = facts.get("info", {}).get("features", {}) if isinstance(facts, dict) else {}
-    return Shard(split, str(path), features if isinstance(features, dict) else {}, batches)
+    for key in ("info", "features"):
+        facts = facts.get(key) if isinstance(facts, dict) else None
+    return Shard(split, str(path), facts if isinstance(facts, dict) else {}, batches)
 
 
 def _arrow(path: Path) -> tuple[pa.Schema, Batches]:
