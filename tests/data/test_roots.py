@@ -50,6 +50,14 @@ def test_our_own_collections_need_no_word(place, shell):
     assert len(list((place / "out").rglob("*.png"))) == 4
 
 
+def test_a_root_that_no_folder_can_have_is_one_line(place):
+    """A NUL is in no name of a folder."""
+    marker = place / "c" / "collection.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"root": "a\0b"}))
+    with pytest.raises(ShiftBenchError, match="'root' is not the name of a folder"):
+        Collection.load(place / "c")
+
+
 @pytest.mark.parametrize("root", ["/", "parent", None])
 def test_a_strangers_root_is_not_believed(place, shell, monkeypatch, root):
     """A collection whose root was set to `/`, to a folder above or to nothing: export --copy takes no file of it."""

@@ -440,6 +440,9 @@ class Collection:
             if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3 or not all(pixels.shape[1:]):
                 raise ShiftBenchError(f"{folder / 'pixels.npy'}: holds {pixels.dtype} of shape {pixels.shape}, but "
                                       "images are uint8, items × height × width × 3. Make the collection again.")
+        if "\0" in (facts["root"] or ""):
+            raise ShiftBenchError(f"{folder / MARKER}: 'root' is not the name of a folder; the file was changed. Make "
+                                  "the collection again.")
         keeps = bool(facts["root"]) and not Path(facts["root"]).is_absolute()  # images that it keeps itself
         trusted = trusted_root(folder / MARKER) if (facts["root"] or files) and not keeps else None
         root = (trusted or folder.resolve() / facts["root"]) if facts["root"] else None
