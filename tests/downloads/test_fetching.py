@@ -188,7 +188,9 @@ def test_two_processes_do_not_fetch_one_data_set(tmp_path, toy):
 @pytest.mark.parametrize("text", [
     "no json", "[]", "{}", '{"format": "shiftbench download", "version": 1, "finished": true}',
     json.dumps({"format": "shiftbench download", "version": 1, "finished": True, "paths": ["../../etc/passwd"],
-                "sizes": [1], "sha256": ["0"]})])
+                "sizes": [1], "sha256": ["0"]}),
+    json.dumps({"format": "shiftbench download", "version": 1, "finished": True, "paths": ["toy/table.csv"],
+                "sizes": ["1"], "sha256": ["0"]})])
 def test_a_strange_record_is_one_line(tmp_path, toy, text):
     """A record that was changed is refused, and no path of it is followed out of the root."""
     (tmp_path / ".downloads").mkdir()

@@ -1,6 +1,7 @@
 """A file arrives whole and as published, or not at all, whatever the server does."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -87,6 +88,19 @@ def test_a_killed_process_leaves_what_has_arrived(server, fetch):
     assert received(fetch.target) == (5000, len(BODY))
     assert fetch(UNKNOWN, url) == BODY
     assert server.ranges() == ["", "bytes=5000-"]
+
+
+@pytest.mark.parametrize("odd", [{"total": "10240"}, {"url": 3}, {"version": [1]}, {"resumed": None}])
+def test_notes_that_were_changed_are_not_believed(server, fetch, odd):
+    """A part whose notes hold another type is fetched from its beginning, and can be asked about."""
+    url = server.put("/a", Answer(BODY, etag='"1"'))
+    part = fetch.target.with_name("data.bin.part")
+    part.write_bytes(BODY[:4000])
+    notes = {"url": url, "version": '"1"', "total": len(BODY), "resumed": False} | odd
+    part.with_name("data.bin.part.json").write_text(json.dumps(notes))
+    assert received(fetch.target) == (4000, None)
+    assert fetch(UNKNOWN, url) == BODY
+    assert server.ranges() == [""]
 
 
 def test_a_server_without_ranges_starts_over(server, fetch):

@@ -145,7 +145,8 @@ def read_record(source: Source, root: Path) -> dict[str, Any] | None:
     columns = [record.get(name) for name in ("paths", "sizes", "sha256")] if isinstance(record, dict) else [None]
     if any(not isinstance(column, list) or len(column) != len(columns[0] or ()) for column in columns) or \
             (record.get("format"), record.get("version")) != (FORMAT, VERSION) or \
-            not isinstance(record.get("finished"), bool) or not all(map(_is_relative, columns[0] or ())):
+            not isinstance(record.get("finished"), bool) or not all(map(_is_relative, columns[0] or ())) or \
+            not all(isinstance(size, int) for size in columns[1] or ()):
         raise ShiftBenchError(f"{path}: is not a record of a download. Delete it and run the command again.")
     return dict(record)
 

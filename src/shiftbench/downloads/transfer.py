@@ -10,7 +10,7 @@ import hashlib
 import http.client
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from email.message import Message
 from pathlib import Path
@@ -46,6 +46,8 @@ PAUSE = 1.0
 PASSING = {408, 425, 429}
 """Status codes below 500 that may change a little later."""
 PAGE = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?<(?:!doctype html|html)\b", re.IGNORECASE | re.DOTALL)
+NOTES: Mapping[str, Any] = {"url": str, "version": str, "total": int | None, "resumed": bool}
+"""What NAME.part.json says, and the types."""
 RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -257,7 +259,7 @@ def _notes(part: Path) -> dict[str, Any]:
         return {}
     with suppress(ShiftBenchError):
         notes = read_json(_notes_path(part))
-        if isinstance(notes, dict) and {"url", "version", "total", "resumed"} <= notes.keys():
+        if isinstance(notes, dict) and all(isinstance(notes.get(key, ...), kind) for key, kind in NOTES.items()):
             return notes
     return {}
 
