@@ -232,8 +232,6 @@ def letters(words: pa.Array) -> memoryview:
     return text[int(ends[0]):int(ends[1])]
 
 
-BLOCK = 32 << 20
-"""The bytes of an array on disk that are processed at a time."""
 WASTE = 1 << 26
 """Bytes that a column of fixed width may take before its width is compared with what its words need."""
 
@@ -294,6 +292,10 @@ def _splitmix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 # Arrays on disk, mapped into memory: read through the map, written through the file
+
+BLOCK = 32 << 20
+"""The bytes of an array on disk that are processed at a time."""
+
 
 def read_array(path: Path | str) -> Values:
     """An array in numpy's format, mapped for reading. Nothing is unpickled, and no more is read than the file holds.

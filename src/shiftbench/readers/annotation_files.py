@@ -36,7 +36,6 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"\s*:?|[][{}]')
 _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 _FIELD = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?")
 
-
 READERS: Registry[Callable[..., Collection]] = Registry()
 """Format -> reader; `shiftbench.readers` enters ours."""
 IN_MEMORY = ("hf", "table")
@@ -134,8 +133,12 @@ def sorted_ids(ids: Iterable[str]) -> list[str]:
     >>> sorted_ids(["10", "n1", "9", "10"])
     ['9', '10', 'n1']
     """
-    return sorted(set(ids), key=lambda name: (0, int(name), name) if name.isascii() and name.isdigit() and len(
-        name) < 20 else (1, 0, name))
+
+    def rank(name: str) -> tuple[int, int, str]:
+        is_number = name.isascii() and name.isdigit() and len(name) < 20
+        return (0, int(name), name) if is_number else (1, 0, name)
+
+    return sorted(set(ids), key=rank)
 
 
 def first_bracket(path: Path) -> str:
@@ -145,7 +148,7 @@ def first_bracket(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a small file."""
+    """The content of a file that memory holds."""
     check_regular(path)
     try:
         return path.read_bytes()
