@@ -18,8 +18,10 @@ from shiftbench.core.files import lock
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.sweeps.jobs import Job, train_jobs
+from shiftbench.sweeps.ledger import give_up
 from shiftbench.sweeps.local import CONTEXT, cores, devices_for, run_packs
 from shiftbench.sweeps.status import failure, look, states, status, summary
+from shiftbench.training.run import Outcome
 from tests.toys import toy_rows
 
 BENCH = Path(__file__).parents[2] / "bench" / "kill_sweep.py"
@@ -295,6 +297,12 @@ def test_the_state_of_every_run_is_told(toy, tmp_path):
         states(tmp_path / "nowhere")
     (wanted,) = status(tmp_path, jobs_of(toy, 1, method="coral"))
     assert (wanted.state, wanted.method, wanted.benchmark) == ("not started", "coral", "benchmark")
+
+
+def test_a_failure_that_cannot_be_recorded_is_told(tmp_path):
+    """Where nothing can be written, the reason is still the run's outcome."""
+    (tmp_path / "runs").touch()
+    assert give_up(tmp_path / "runs" / "a", "Its process died.") == Outcome("a", "failed", "Its process died.")
 
 
 def test_show_lists_failed_runs_first_with_their_reasons(tmp_path, shell):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shiftbench.core.errors import ShiftBenchError
 from shiftbench.core.files import lock
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.status import failure, look
@@ -60,7 +61,7 @@ def give_up(folder: Path, problem: BaseException | str) -> Outcome:
     try:
         with lock(folder / "lock") as free:
             return Outcome(folder.name, "failed", fail(folder, problem)) if free else Outcome(folder.name, "busy")
-    except OSError:  # not even the lock can be made: the disk is full, or not ours to write to
+    except (ShiftBenchError, OSError):  # not even the lock can be made: the disk is full, or not ours to write to
         return Outcome(folder.name, "failed", fail(folder, problem))
 
 
