@@ -64,6 +64,8 @@ Law = Power | Uniform | Choice
 Space = Mapping[str, Law]
 
 LAWS = {"power": "[base, low, high]", "uniform": "[low, high]", "choice": "[option, …]"}
+RULES = {"power": "Its numbers are finite, low must not be above high, and base must be above 0.",
+         "uniform": "Its numbers are finite, and low must not be above high.", "choice": "It has at least one option."}
 
 
 def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
@@ -87,8 +89,7 @@ def law(table: Mapping[str, Any], whole: bool, where: str) -> Law:
             return Uniform(numbers[0], numbers[1], whole)
         if numbers[0] > 0:
             return Power(numbers[0], numbers[1], numbers[2], whole)
-    raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}}, not with {values!r}. Its numbers are "
-                          "finite, low must not be above high, and base must be above 0.")
+    raise ShiftBenchError(f"{where}: write the law as {{{name} = {LAWS[name]}}}, not with {values!r}. {RULES[name]}")
 
 
 class Drawn(NamedTuple):
