@@ -70,7 +70,7 @@ def test_training_sees_stylised_images_and_nothing_else_does(tmp_path):
     other = replace(plain, name="styled", pixels=255 - plain.pixels)
     other.save(tmp_path / "styled")
     one = Run(benchmark.digest, model="small-cnn", stylised=str(tmp_path / "styled"))
-    x = inputs(benchmark, plain, one, None).numpy()
+    x = inputs(benchmark, plain, one).numpy()
     train = np.isin(np.arange(len(benchmark)), benchmark.rows("train"))
     rows = plain.index(benchmark.items)
     assert np.array_equal(x[train], 255 - plain.pixels[rows[train]])
@@ -79,7 +79,7 @@ def test_training_sees_stylised_images_and_nothing_else_does(tmp_path):
                   factors={name: values[:40] for name, values in other.factors.items()})
     few.save(tmp_path / "few")
     with pytest.raises(ShiftBenchError, match="has no stylised image of"):
-        inputs(benchmark, plain, Run(benchmark.digest, model="small-cnn", stylised=str(tmp_path / "few")), None)
+        inputs(benchmark, plain, Run(benchmark.digest, model="small-cnn", stylised=str(tmp_path / "few")))
 
 
 def test_a_preset_adds_its_augmentation_to_the_runs_own():

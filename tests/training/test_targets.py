@@ -86,13 +86,13 @@ def test_columns_are_standardised_by_training_rows_alone():
 
     collection, benchmark = built("class")
     run = Run(benchmark.digest, model="linear", features="columns")
-    x = inputs(benchmark, collection, run, None)[benchmark.rows("train")]
+    x = inputs(benchmark, collection, run)[benchmark.rows("train")]
     assert torch.allclose(x.mean(dim=0), torch.zeros(4), atol=1e-5)
     assert torch.allclose(x.std(dim=0, unbiased=False), torch.ones(4), atol=1e-5)
     moved = {name: np.where(collection.factors["split"] == "test", values + 99, values)
              if name.startswith("feature:") else values for name, values in collection.factors.items()}
     other = Collection("table", collection.items, factors=moved)
-    assert torch.equal(inputs(benchmark, other, run, None)[benchmark.rows("train")], x)
+    assert torch.equal(inputs(benchmark, other, run)[benchmark.rows("train")], x)
 
 
 @pytest.mark.learning
