@@ -26,8 +26,8 @@ from shiftbench.training.run import count_pools, items_per_batch, split_features
 
 FIRST = 4
 """Steps of the shortest warm-up."""
-ENOUGH = 0.5
-"""Two warm-ups must differ by half as many seconds, and by half this share of the first, to show the time of a step."""
+ENOUGH = 0.25
+"""Two warm-ups must differ by this many seconds, and by this share of the first, to show the time of a step."""
 STEADY = 256
 """Least steps of a warm-up on a GPU: recording takes long, and comes first."""
 SAMPLE = 64
@@ -128,12 +128,12 @@ def estimate(
         if state != "done" and (retry_failed or state != "failed"):
             pending.append(job)
     with scratch() as folder, WorkerPool(folder / "runs", workers, device) as pool:
-        found = Estimate(counts, pool.size, pool.devices[0])
+        estimated = Estimate(counts, pool.size, pool.devices[0])
         if not pending:
-            return found
-        packs = make_packs(pending, found.device, pool.size)
+            return estimated
+        packs = make_packs(pending, estimated.device, pool.size)
         shapes, busy, needed = _shapes(packs), min(pool.size, len(packs)), needed_features(pending)
-        embedding = sum(embedding_seconds(entry, found.device) for entry in needed)
+        embedding = sum(embedding_seconds(entry, estimated.device) for entry in needed)
         small = {entry.collection for entry in needed if len(entry.missing) > FEW}
         warm_up, began = WarmUp(folder, pool, busy, small), time.monotonic()
         costs: dict[Shape, Cost] = {}
@@ -164,7 +164,7 @@ def estimate(
         assumed.append(f"{guessed} of {len(rows)} shapes were not tried and take as long as the nearest that was")
     if small:
         assumed.append(f"features are missing, so the warm-up trained on about {FEW} items: loading is underestimated")
-    return found._replace(rows=rows, start=warm_up.start, embedding=embedding, seconds=seconds, assumed=assumed)
+    return estimated._replace(rows=rows, start=warm_up.start, embedding=embedding, seconds=seconds, assumed=assumed)
 
 
 def _shapes(packs: Sequence[Sequence[Job]]) -> dict[Shape, list[Sequence[Job]]]:
@@ -231,7 +231,7 @@ class WarmUp:
         short_time = self._time(pack, FIRST, FIRST)
         if not self.ready:
             self.start, self.ready = max(0.0, first_time - short_time), True
-        enough = ENOUGH * max(1.0, short_time) / 2
+        enough = ENOUGH * max(1.0, short_time)
         n = min(FIRST if self.pool.devices[0] == "cpu" else STEADY // 4, steps - 1)  # so that one is longer
         long_time = short_time
         while long_time - short_time < enough and n < steps:
