@@ -144,14 +144,14 @@ class _Features(nn.Module):
         self.body = body
         sizes = (width, *PREDICTOR)
         layers = [layer for below, above in pairwise(sizes) for layer in (nn.Linear(below, above), nn.ReLU())]
-        self.predictor = nn.Sequential(_Places(), *layers, _Mean())
+        self.predictor = nn.Sequential(_PlacesFirst(), *layers, _Mean())
 
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.predictor(self.body.maps(x))
         return features
 
 
-class _Places(nn.Module):
+class _PlacesFirst(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         return maps.flatten(2).mT  # items × places × channels
 
