@@ -231,6 +231,14 @@ def test_floors_are_metrics_that_score_knows():
         gate(new, data, floors={"accuracy": math.nan})
 
 
+@pytest.mark.parametrize("name", ["accuracy", "error", "worst_group_accuracy[city]"])
+def test_a_floor_in_per_cent_is_refused(name):
+    """A share of at most 1 never reaches a floor of 80 and always stays below a most of 80: either tests nothing."""
+    data = table(400)
+    with pytest.raises(ShiftBenchError, match=r"is 80, but it is a share of at most 1\. For 80 % write 0\.8\."):
+        gate(predictions(data, 0.1, 0), data, floors={name: 80.0})
+
+
 def test_losses_of_numbers_have_intervals_over_clusters():
     """The budget is in the loss's own unit, and copies of an item add nothing."""
     rng = np.random.default_rng(0)

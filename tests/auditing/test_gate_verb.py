@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from xml.etree import ElementTree
 
 import numpy as np
@@ -63,6 +64,20 @@ def test_the_terminal_names_the_contexts_and_the_audit_that_looks_for_others(she
     assert lines[0].startswith("Pass with a warning: 2 with too few items to tell of 2 checks.")
     assert "light is night" in out
     assert lines[-1].endswith("To look for others: shiftbench audit same.csv --data data.csv --against old.csv")
+
+
+def test_the_audit_that_a_gate_names_runs_as_it_is_printed(shell, project):
+    """It has the columns that the gate was told of."""
+    data = read_table("data.csv", text=("item",))
+    write_table("frames.csv", data.rename_columns(["frame", "light", "what it is"]))
+    for name in ("old", "same"):
+        write_table(f"{name}.csv", read_table(f"{name}.csv", text=("item",)).rename_columns(["item", "says"]))
+    _, out, _ = shell("gate", "same.csv", "--data", "frames.csv", "--against", "old.csv", "--id", "frame", "--label",
+                      "what it is", "--column", "item=item", "--column", "prediction=says")
+    words = shlex.split(out.splitlines()[-1].partition("To look for others: shiftbench ")[2])
+    assert words[6:] == ["--id", "frame", "--label", "what it is", "--column", "item=item", "--column",
+                         "prediction=says"]
+    assert shell(*words)[0] == 0
 
 
 def test_an_empty_prediction_is_refused(shell, project):

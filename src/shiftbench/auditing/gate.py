@@ -240,13 +240,18 @@ def gate(
         find(METRICS, "metric", measure.metric)
         if not math.isfinite(floor):
             raise ShiftBenchError(f"The floor of '{measure}' is {floor}, but must be a number.")
+        if metric_of(measure.metric).unit == "share" and floor > 1:
+            raise ShiftBenchError(f"The floor of '{measure}' is {floor:g}, but it is a share of at most 1. For "
+                                  f"{floor:g} % write {floor / 100:g}.")
     n_checks = len(kept) + (against is not None) + len(measures)
     if not n_checks:
         raise ShiftBenchError("There is nothing to test. Name the old model with --against, contexts that were kept "
                               "with --contexts, or the least value of a metric with --floor.")
     if not math.isfinite(budget):
         raise ShiftBenchError(f"The budget is {budget}, but must be a number.")
-    search = "" if against is None else _search(new, data, against)
+    search = "" if against is None else _search(
+        new, data, against, {"id": id, "label": label, "split": split, "cluster": cluster,
+                             "loss": "" if item_loss.name == "error" else item_loss.name}, columns or {})
     if isinstance(data, str | Path) and (Path(data) / MARKER).is_file():
         data = Benchmark.load(data)
     items = join(new, data, item_loss, label=label, against=against, split=split, id=id, columns=columns)
@@ -262,11 +267,13 @@ def gate(
     return Gate(tuple(checks), unsure, level, tuple(notes), search)
 
 
-def _search(new: Any, data: Any, against: Any) -> str:
-    """The audit of the same files; what is no file is named by a word."""
+def _search(new: Any, data: Any, against: Any, options: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    """The audit of the same files, with the options that the gate was given; what is no file is named by a word."""
     new, data, against = (shlex.quote(str(source)) if isinstance(source, str | Path) else word
                           for source, word in ((new, "NEW"), (data, "DATA"), (against, "OLD")))
-    return f"shiftbench audit {new} --data {data} --against {against}"
+    given = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value]
+    given += [f" --column {shlex.quote(f'{role}={name}')}" for role, name in columns.items()]
+    return f"shiftbench audit {new} --data {data} --against {against}{''.join(given)}"
 
 
 def loss_checks(
