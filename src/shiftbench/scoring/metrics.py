@@ -281,12 +281,12 @@ class Metric:
         return self.over.startswith("wors")
 
     def show(self, value: float, sign: str = "") -> str:
-        """A value as a table shows it: shares in per cent, numbers as they are.
+        """A value as a table shows it: shares in per cent, numbers as they are; no difference is not a negative one.
 
-        >>> METRICS["accuracy"].show(0.5), METRICS["nll"].show(0.5, "+")
-        ('50.0', '+0.500')
+        >>> METRICS["accuracy"].show(0.5), METRICS["nll"].show(0.5, "+"), METRICS["accuracy"].show(-0.0, "+")
+        ('50.0', '+0.500', '+0.0')
         """
-        return f"{value:{sign}.3f}" if self.unit == "number" else f"{100 * value:{sign}.1f}"
+        return f"{value + 0.0:{sign}.3f}" if self.unit == "number" else f"{100 * value + 0.0:{sign}.1f}"
 
 
 METRICS: Registry[Metric] = Registry()
