@@ -49,6 +49,19 @@ def test_what_does_not_match_is_counted_and_named():
     assert "1 items have nothing in column 'label'" in items.notes[2]
 
 
+def test_predictions_that_are_no_label_are_counted_and_named():
+    """Another spelling counts as an error, and numbers count the labels: a note says so."""
+    many = {"id": list("abcdefghijkl"), "label": ["cat", "dog"] * 6}
+    assert join(guess(*["cat", "DOG", "none", "dog"] * 3, items=many["id"]), many, ERROR).notes == (
+        "the predictions: 6 of 12 predictions name a class that no item has in column 'label' ('DOG', 'none'); they "
+        "count as errors.",)
+    scores = {"item": many["id"], "prob:bird": [1.0] + [0] * 11, "prob:cat": [0.0] + [1] * 11, "prob:dog": [0.0] * 12}
+    assert "1 of 12 predictions name a class that no item has" in join(scores, many, ERROR).notes[0]
+    assert join(guess("0", "1", "0", "1"), DATA, ERROR).notes == (
+        "the predictions: the predictions are numbers; they count the labels in alphabetical order: 0 is cat, 1 is "
+        "dog.",)
+
+
 NUMBERS = {**DATA, "label": [1.0, 2.0, 3.0, 4.0]}
 
 

@@ -23,6 +23,7 @@ from shiftbench.auditing.model_outputs import (
     no_doubles,
     open_predictions,
     outputs_of,
+    unlike_labels,
 )
 from shiftbench.core.arrays import WASTE, Bools, Floats, Ints, Strs, Values, Words, encode, in_short, to_strings
 from shiftbench.core.errors import ShiftBenchError, unknown
@@ -121,6 +122,8 @@ def join(
     rows = None if kept.all() else np.flatnonzero(kept)
     truth = taken(truth, rows)
     outputs = [outputs_of(source, rows, truth, label, loss) for source in sources]
+    for source, output in zip(sources, outputs, strict=True):
+        notes += unlike_labels(source, output, truth, label)
     known = facts.without({label}.union(*(source.predicted_columns for source in sources)))
     return _with_losses(Items(
         facts=known if rows is None else known.take(rows), label=label, labels=truth, choices=outputs[0].choices,

@@ -191,6 +191,7 @@ class Outputs(NamedTuple):
     choices: Column
     loss: Floats
     confidence: Floats | None = None
+    coded: bool = False  # the file has the numbers of the classes, not their names
 
 
 def outputs_of(source: Source, rows: Ints | None, truth: Column, label: str, loss: Loss) -> Outputs:
@@ -239,7 +240,26 @@ def _chosen(
     code = class_codes(np.asarray(names, np.str_), classes, source.where).astype(np.int32)[codes]
     code = code if rows is None else code[rows]
     return Outputs(Words(code, pa.array(classes, pa.string())),
-                    np.asarray(code != _codes_among(truth, classes), np.float64))
+                   np.asarray(code != _codes_among(truth, classes), np.float64), coded=not set(names) & set(classes))
+
+
+def unlike_labels(source: Source, outputs: Outputs, truth: Column, label: str) -> list[str]:
+    """Notes on predictions that are not written as the labels are: numbers of classes, and words that no item has."""
+    if not isinstance(outputs.choices, Words) or not isinstance(truth, Words):
+        return []
+    classes = outputs.choices.names.to_pylist()
+    if outputs.coded:
+        named = in_short([f"{code} is {name}" for code, name in enumerate(classes)], NAMED)
+        return [f"{source.where}: the predictions are numbers; they count the labels in alphabetical order: {named}."]
+    times = dict(zip(classes, outputs.choices.sizes.tolist(), strict=True))
+    known = set(truth.coded[1])
+    foreign = [name for name in classes if times[name] and name not in known]
+    if not foreign or len(truth) < NEVER_RIGHT:  # few items have few of the labels
+        return []
+    words = in_short([f"'{name}'" for name in foreign], NAMED)
+    return [f"{source.where}: {sum(times[name] for name in foreign):,} of {len(truth):,} predictions name a class that "
+            f"no item has in column '{label}' ({words}); they count as "
+            "errors."]
 
 
 def _choice(names: Sequence[str]) -> str:
