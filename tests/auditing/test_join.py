@@ -49,6 +49,13 @@ def test_what_does_not_match_is_counted_and_named():
     assert "1 items have nothing in column 'label'" in items.notes[2]
 
 
+def test_a_column_that_is_not_utf8_is_left_out_with_a_note(tmp_path):
+    """A CSV file in Latin-1 keeps the columns that are plain letters."""
+    (tmp_path / "data.csv").write_text("id,label,city\na,cat,Köln\nb,dog,Bonn\n", encoding="latin-1")
+    items = join(guess("cat", "dog", items="ab"), tmp_path / "data.csv", ERROR)
+    assert items.notes == ("'city' is left out: it holds bytes that are no UTF-8 text.",)
+
+
 def test_predictions_that_are_no_label_are_counted_and_named():
     """Another spelling counts as an error, and numbers count the labels: a note says so."""
     many = {"id": list("abcdefghijkl"), "label": ["cat", "dog"] * 6}

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from shiftbench.cli import app
 from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.tables import read_table
 from shiftbench.data.benchmark import SPLITS
 from shiftbench.data.collection import Collection
 from shiftbench.data.item_table import features
@@ -233,6 +234,14 @@ def test_from_a_table_to_a_benchmark(tmp_path: Path) -> None:
     assert "Write --rename valid=val" in str(wrong.exception)
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_in_another_encoding_says_which_to_use(tmp_path: Path, encoding: str) -> None:
+    """As Excel and old tools write it."""
+    (tmp_path / "t.csv").write_text("id,y\n1,ä\n", encoding=encoding)
+    with pytest.raises(ShiftBenchError, match=r"not a readable CSV table .* Save it as UTF-8\."):
+        read_table(tmp_path / "t.csv", text=("y",))
+
+
 @pytest.mark.parametrize(("mark", "ending"), [(";", "csv"), ("|", "csv"), ("\t", "tsv"), ("\t", "csv"), (",", "csv")])
 def test_other_separators(tmp_path: Path, mark: str, ending: str) -> None:
     """A spreadsheet's table, with its own separator and a byte order mark, is read; the separator must be said."""
@@ -244,6 +253,12 @@ def test_other_separators(tmp_path: Path, mark: str, ending: str) -> None:
     else:
         with pytest.raises(ShiftBenchError, match="Say so with --between"):
             read(path, id="id", label="y")
+    if mark in ";\t" and ending == "csv":
+        with pytest.raises(ShiftBenchError, match=r"Say so with --between, .* save it with commas"):
+            read_table(path)
+        path.write_text("id;y;cost\na;u;1,5\n".replace(";", mark))
+        with pytest.raises(ShiftBenchError, match=r"Expected 1 columns.*Say so with --between, .* commas"):
+            read_table(path)
     with pytest.raises(ShiftBenchError, match="one character"):
         read(path, id="id", label="y", between=";;")
 

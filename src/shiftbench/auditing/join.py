@@ -322,8 +322,10 @@ def _of_table(data: Any, id: str, label: str) -> _Facts:
         kind = table.schema.field(name).type
         if name == column:
             continue
-        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        if pa.types.is_nested(kind):
             notes.append(f"'{name}' is left out: it holds {kind}, not one value per item.")
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            notes.append(f"'{name}' is left out: it holds bytes that are no UTF-8 text.")
         elif pa.types.is_null(kind):
             notes.append(f"'{name}' is left out: no item has a value.")
         else:

@@ -31,6 +31,7 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "JSON lines", ".nd
 """The format of a table's file by the ending of its name; every other file is text with separators (CSV)."""
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 """The column that pandas makes of an index without a name: row numbers, as a rule."""
+SEPARATOR = "Say so with --between, which `read table` takes; for other verbs save it with commas."
 FAULTS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What pyarrow raises at columns of the wrong type and at damaged ones."""
 
@@ -112,21 +113,24 @@ def _readable(file: Path, title: str) -> Iterator[None]:
     except ShiftBenchError:
         raise
     except (*DAMAGED, *FAULTS) as problem:
-        raise ShiftBenchError(f"{file}: not a readable {title} table ({first_line(problem)}).") from problem
+        remedies = {"invalid UTF8": " Save it as UTF-8.", "\0": " Save it as UTF-8.",
+                    "Expected 1 columns": f" Is a comma between its values? {SEPARATOR}"}
+        remedy = next((remedies[mark] for mark in remedies if title == "CSV" and mark in str(problem)), "")
+        raise ShiftBenchError(f"{file}: not a readable {title} table ({first_line(problem)}).{remedy}") from problem
 
 
 def _with_columns(where: Path | str, table: Any, columns: Sequence[str]) -> Any:
     """A table that has `columns`, each name once."""
     no_doubles(where, table)
     names = table.column_names
-    for name in columns:
-        if name in names:
-            continue
-        other = next((mark for mark in ";\t| " if mark in names[0]), None) if len(names) == 1 else None
-        if other is not None and isinstance(where, Path):
+    absent = next((name for name in columns if name not in names), None)
+    if isinstance(where, Path) and len(names) == 1 and (absent is not None or not columns):
+        other = next((mark for mark in (";\t| " if columns else ";\t") if mark in names[0]), None)
+        if other is not None:
             raise ShiftBenchError(f"{where}: has one column, '{names[0]}'. Are its values separated by {other!r}? "
-                                  "Say so with --between.")
-        raise unknown("column", name, names, str(where))
+                                  f"{SEPARATOR}")
+    if absent is not None:
+        raise unknown("column", absent, names, str(where))
     return table
 
 
