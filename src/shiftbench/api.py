@@ -656,15 +656,16 @@ def audit(
 
 def gate(
     new: Any, data: Any, *, against: Any = None, budget: float = 1.0, floors: Mapping[str, float] | None = None,
-    contexts: Place | None = None, unsure: str = "fail", level: float = 0.95, loss: str = "", label: str = "",
+    contexts: Place | Audit | None = None, unsure: str = "fail", level: float = 0.95, loss: str = "", label: str = "",
     split: str = "", id: str = "", columns: Mapping[str, str] | None = None, cluster: str = "",
     junit: Place | None = None, summary: Place | None = None,
 ) -> Gate:
     """May a new model be released? gate("new.csv", "metadata.csv", against="old.csv", contexts="saved.toml").passed
 
-    In every context of the file `contexts` (`audit --keep` writes it), and over all items, the loss may rise over that
-    of the predictions `against` by less than `budget` points; without an old model it may be that at which the context
-    was kept, plus the budget. `floors` are the least values of metrics: {"worst_group_accuracy[region]": 0.8}.
+    In every context of `contexts` (an audit, or the file that `audit --keep` writes), and over all items, the loss may
+    rise over that of the predictions `against` by less than `budget` points; without an old model it may be that at
+    which the context was kept, plus the budget. `floors` are the least values of metrics:
+    {"worst_group_accuracy[region]": 0.8}.
 
     A check passes only where an interval says so, and all intervals hold at once with probability `level`. Where there
     are too few items to tell, `unsure` decides: fail, warn or pass. Predictions and data are joined as in `audit`.

@@ -1,12 +1,14 @@
 """A gate passes only what the data show to be good enough, and says where they show too little."""
 
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from shiftbench.auditing.contexts import Context
+import shiftbench as sb
+from shiftbench.auditing.contexts import Context, contexts_of
 from shiftbench.auditing.gate import (
     FAIL,
     PASS,
@@ -184,6 +186,32 @@ def test_a_gate_says_that_it_tests_the_listed_contexts_only():
     assert "A gate tests the listed contexts only." in gate_markdown(paired)
     alone = gate(new, data, contexts=[context("Oslo", 0.12)])
     assert alone.sentences()[-1] == "Tested: 1 context, as listed."
+
+
+def test_the_findings_of_an_audit_are_contexts(tmp_path):
+    """As if they had been kept in a file: those about the model's output are left out."""
+    data = table(4000)
+    old = predictions(data, np.where(data["city"] == "Rome", 0.4, 0.1), 0)
+    found = sb.audit(old, data, keep=tmp_path / "saved.toml")
+    said = replace(found.findings[0], members=(Predicate("prediction", "cat", "prediction", "prediction is cat"),))
+    both = replace(found, findings=(*found.findings, said))
+    outcome = sb.gate(old, data, against=old, contexts=both)
+    assert outcome == sb.gate(old, data, against=old, contexts=tmp_path / "saved.toml")
+    assert [check.name for check in outcome.checks][1:] == [context.name for context in contexts_of(found)]
+    assert "city is Rome" in outcome.checks[1].name
+    assert contexts_of(found) == contexts_of(both)
+
+
+def test_printed_findings_and_checks_end_with_the_notes():
+    """In Python too, items that are left out are counted where the outcome is read."""
+    data = table(4000)
+    old = predictions(data, 0.1, 0)
+    short = {name: values[:-5] for name, values in old.items()}
+    note = "note: 5 of 4,000 items of the data have no prediction in the predictions"
+    assert repr(gate(short, data, against=old)).splitlines()[-1].startswith(note)
+    audit = sb.audit(short, data)
+    assert any(line.startswith(note) for line in repr(audit).splitlines())
+    assert note in audit._repr_html_()
 
 
 def test_a_context_whose_column_is_gone_is_refused():

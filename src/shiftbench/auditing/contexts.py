@@ -271,9 +271,7 @@ def _implied(predicate: Predicate) -> set[str]:
 def keep(audit: Audit, path: Path | str) -> int:
     """Add the findings of an audit to a file of contexts, or begin one; gives how many were not in it yet.
 
-    What the file has stays as it is: a context is a test, and a test does not move because a model did. A finding about
-    what the model says ("prediction is cat"), or about a cluster of features, is left out: in another audit these are
-    other items.
+    What the file has stays as it is: a context is a test, and a test does not move because a model did.
     """
     loss = str(audit.card.get("loss") or "error")
     before: tuple[Context, ...] = ()
@@ -283,12 +281,20 @@ def keep(audit: Audit, path: Path | str) -> int:
             raise ShiftBenchError(f"{path}: holds contexts of the loss '{kept_loss}', and this audit is of '{loss}'. "
                                   "Keep them in another file.")
     known = {frozenset(context.members) for context in before}
-    changed = bool(audit.card.get("against"))  # then the loss of a finding is a change, not a level
-    new = [Context(finding.members, math.nan if changed else finding.loss, finding.n) for finding in audit.findings
-           if frozenset(finding.members) not in known
-           and not any(member.kind in ("prediction", "cluster") for member in finding.members)]
+    new = [context for context in contexts_of(audit) if frozenset(context.members) not in known]
     write_contexts(path, loss, [*before, *new])
     return len(new)
+
+
+def contexts_of(audit: Audit) -> list[Context]:
+    """The findings of an audit as tests of other models.
+
+    A finding about what the model says ("prediction is cat"), or about a cluster of features, is left out: in another
+    audit these are other items.
+    """
+    changed = bool(audit.card.get("against"))  # then the loss of a finding is a change, not a level
+    return [Context(finding.members, math.nan if changed else finding.loss, finding.n) for finding in audit.findings
+            if not any(member.kind in ("prediction", "cluster") for member in finding.members)]
 
 
 # From a finding to a benchmark: train without the items of the context, test on them beside others like them

@@ -92,11 +92,14 @@ class Audit(Tabular):
     card: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return "\n".join(self.sentences())
+        return "\n".join([*self.sentences(), *self._notes()])
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.sentences())
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in [*self.sentences(), *self._notes()])
         return f"<ul>{lines}</ul>"
+
+    def _notes(self) -> list[str]:
+        return [f"note: {note}" for note in self.card.get("notes") or ()]
 
     def __len__(self) -> int:
         return len(self.findings)

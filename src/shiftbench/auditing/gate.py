@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import betaincinv, stdtrit
 
-from shiftbench.auditing.contexts import Context, inside, load_contexts
-from shiftbench.auditing.findings import count_items, with_minus
+from shiftbench.auditing.contexts import Context, contexts_of, inside, load_contexts
+from shiftbench.auditing.findings import Audit, count_items, with_minus
 from shiftbench.auditing.join import TEST, Items, join, label_of
 from shiftbench.auditing.model_outputs import Loss, loss_named
 from shiftbench.core.arrays import Floats, Ints, encode, positions
@@ -162,7 +162,7 @@ class Gate(Tabular):
         return lines
 
     def __repr__(self) -> str:
-        return "\n".join(self.sentences())
+        return "\n".join([*self.sentences(), *(f"note: {note}" for note in self.notes)])
 
     def to_arrow(self) -> pa.Table:
         rows = [{**check._asdict(), "verdict": check.verdict, "needed": check.needed} for check in self.checks]
@@ -218,22 +218,27 @@ def mean_limits(values: Floats, error: float, cluster: Ints | None = None) -> tu
 
 def gate(
     new: Any, data: Any, *, against: Any = None, budget: float = 1.0, floors: Mapping[str, float] | None = None,
-    contexts: Path | str | Sequence[Context] = (), unsure: str = "fail", level: float = CONFIDENCE, loss: str = "",
-    label: str = "", split: str = "", id: str = "", columns: Mapping[str, str] | None = None, cluster: str = "",
+    contexts: Path | str | Audit | Sequence[Context] = (), unsure: str = "fail", level: float = CONFIDENCE,
+    loss: str = "", label: str = "", split: str = "", id: str = "", columns: Mapping[str, str] | None = None,
+    cluster: str = "",
 ) -> Gate:
     """Test a new model: contexts that were kept against the budget, metrics against their floors.
 
     With `against`, the loss of the old model's predictions, in each context and over all items, may rise by less than
     `budget`, paired by item. Without it, the loss in each context may be that at which it was kept plus the budget. A
-    budget is in points where the loss is a share (1.0 is 0.01), else in the unit of the loss. `floors` are the least
-    values of metrics, {"worst_group_accuracy[region]": 0.8}; of a metric of which lower is better, the most.
+    budget is in points where the loss is a share (1.0 is 0.01), else in the unit of the loss. `contexts` are a file
+    that `keep` wrote, an audit, or contexts. `floors` are the least values of metrics,
+    {"worst_group_accuracy[region]": 0.8}; of a metric of which lower is better, the most.
 
     Predictions and data are joined as in an audit. Items of one `cluster` are not independent: intervals are then over
     clusters.
     """
     if unsure not in POLICIES:
         raise unknown("choice of --unsure", unsure, POLICIES)
-    kept_loss, kept = load_contexts(contexts) if isinstance(contexts, str | Path) else ("", tuple(contexts))
+    if isinstance(contexts, Audit):
+        kept_loss, kept = str(contexts.card.get("loss") or ""), tuple(contexts_of(contexts))
+    else:
+        kept_loss, kept = load_contexts(contexts) if isinstance(contexts, str | Path) else ("", tuple(contexts))
     item_loss = loss_named(loss or kept_loss or "error")
     measures = {Measure.parse(name): floor for name, floor in (floors or {}).items()}
     for measure, floor in measures.items():
