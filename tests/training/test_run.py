@@ -134,6 +134,15 @@ def test_wrong_settings_are_told(wrong, says):
         Run.of({"benchmark": "x", "features": FEATURES, **wrong})
 
 
+def test_a_setting_of_the_method_is_not_taken_for_one_of_the_run():
+    """The message says where it belongs; a wrong name is still a wrong name."""
+    with pytest.raises(ShiftBenchError, match=r"'penalty' belongs to method 'irm'.* Give params=\{'penalty': 2.0\}\."):
+        run_of("irm", {}, {"penalty": 2.0, "lr": 0.1})
+    assert run_of("irm", {"penalty": 2.0}, {"lr": 0.1}).params["penalty"] == 2.0
+    with pytest.raises(ShiftBenchError, match="No setting named 'penalti'"):
+        run_of("irm", {}, {"penalti": 2.0})
+
+
 def test_names_of_embeddings():
     """BACKBONE@SIZE; without a size, the one its weights were trained at."""
     assert split_features("efficientnet-lite0@128") == ("efficientnet-lite0", 128)
