@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shiftbench.core.backend import load_torch
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, unknown
 from shiftbench.core.registry import listed, make
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     Place = Path | str
     Benchmarks = Benchmark | Place | Sequence[Benchmark | Place]
     PerModel = str | Sequence[str]  # a word for all models of predictions, or one for each in their order
-    Advance = Callable[[int, int], None]
-    Say = Callable[[str], None]
 
 
 # Data

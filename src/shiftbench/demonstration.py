@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shiftbench import api as verbs
 from shiftbench.core.backend import load_torch
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.files import read_json, write_text
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER
@@ -81,7 +81,7 @@ anneal = 0.3  # share of the steps before the full penalty
 [methods.cdann]
 """
 
-Bar = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+Bar = Callable[[str], AbstractContextManager[Advance]]
 
 
 class Shown(NamedTuple):
@@ -170,7 +170,7 @@ def tables_text(scores: Scores, benchmarks: Sequence[Benchmark]) -> str:
                         "distinguishable from it.", *map(as_markdown, tables)])
 
 
-def _counting(advance: Callable[[int, int], None]) -> "Callable[[Outcome, int], None]":
+def _counting(advance: Advance) -> "Callable[[Outcome, int], None]":
     ended = count(1)
     return lambda outcome, total: advance(next(ended), total)
 

@@ -15,10 +15,10 @@ from shiftbench.auditing.findings import GROUP, Audit, Finding
 from shiftbench.auditing.join import Items
 from shiftbench.auditing.model_outputs import Loss
 from shiftbench.auditing.predicates import Predicates
-from shiftbench.auditing.search import Progress, describe, search
+from shiftbench.auditing.search import describe, search
 from shiftbench.auditing.vocabulary import predicates_of
 from shiftbench.core.arrays import Bools, Floats, Ints, Words, digest, encode, uniform
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import Advance, ShiftBenchError, unknown
 
 LEAST, SHARE = 20, 0.005
 """A context has at least LEAST items, or this share of all items if that is more."""
@@ -53,7 +53,7 @@ class Options:
 
 def audit(
     items: Items, loss: Loss, options: Options = Options(), *, against: str = "", features: Floats | None = None,
-    progress: Progress | None = None,
+    progress: Advance | None = None,
 ) -> tuple[Audit, Predicates, Bools]:
     """Find the contexts in which items lose more than elsewhere.
 

@@ -17,6 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from shiftbench.core.arrays import Floats, Ints, Values
+from shiftbench.core.errors import Advance
 from shiftbench.metagraph.counting import compiled
 
 Bits = npt.NDArray[np.uint64]
@@ -107,7 +108,7 @@ def pair_totals(bits: Bits, loss: Floats) -> Floats:
 
 
 def in_threads(
-    work: Callable[[Task], Outcome], tasks: Sequence[Task], advance: Callable[[int, int], None] | None = None
+    work: Callable[[Task], Outcome], tasks: Sequence[Task], advance: Advance | None = None
 ) -> Iterator[Outcome]:
     """The outcome of every task, in their order, with all processors at work; `advance(done, tasks)` after each."""
     with ThreadPoolExecutor(os.cpu_count() or 1) if len(tasks) > 1 else nullcontext() as pool:

@@ -22,7 +22,7 @@ from scipy.special import bdtrc, log_ndtr, ndtri
 
 from shiftbench.auditing.predicates import Bits, Predicates, packed
 from shiftbench.core.arrays import Bools, Floats, Ints, Values
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 
 BEAM = 1000
 CANDIDATES, PARTS, TASK = 2**18, 32, 2**22
@@ -32,7 +32,6 @@ CHANCE = 0.1
 ROUNDING = 1e-9
 """A z that is not above this is 0: sums of losses are rounded."""
 Numbers = npt.NDArray[np.int32]
-Progress = Callable[[int, int], None]
 Outcome = TypeVar("Outcome")
 
 
@@ -171,7 +170,7 @@ def lengths(members: Numbers) -> Ints:
 
 def search(
     predicates: Predicates, loss: Floats, *, depth: int = 3, least: int = 20, worse: bool = True,
-    gain: float | None = None, most: int = 10_000, progress: Progress | None = None,
+    gain: float | None = None, most: int = 10_000, progress: Advance | None = None,
 ) -> Slices:
     """The `most` slices with the highest z among those that hold `least` items and are worse than the rest.
 
@@ -264,7 +263,7 @@ def _singles(field: Field, best: Shortlist) -> Sums:
     return sums
 
 
-def _pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Progress) -> Pairs:
+def _pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Advance) -> Pairs:
     """Look at every two predicates."""
     ranks, may_meet = _may_meet(field, singles, column)
     blocks = list(_in_blocks(field.large, ranks, may_meet, field.bits.shape[1], advance))
@@ -286,7 +285,7 @@ def _may_meet(field: Field, singles: Sums, column: Numbers) -> tuple[Numbers, Bo
     return np.flatnonzero(enough).astype(np.int32)[:, None], may_meet
 
 
-def _last_pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Progress) -> None:
+def _last_pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, advance: Advance) -> None:
     """Look at every two predicates where none are extended: sums are exact for pairs that may be listed alone.
 
     More losses make a slice worse, against all items and against its parents: a pair that is not listed with at least
@@ -308,7 +307,7 @@ def _last_pairs(field: Field, best: Shortlist, singles: Sums, column: Numbers, a
         best.add(batch)
 
 
-def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Progress) -> None:
+def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Advance) -> None:
     """Look at every three predicates of which each two hold enough items and may reach the list."""
     able = pairs.number >= 0
     able[able] = field.reach(pairs.sums.total[pairs.number[able]]) >= best.floor()
@@ -321,7 +320,7 @@ def _triples(field: Field, best: Shortlist, pairs: Pairs, advance: Progress) -> 
         best.add(batch)
 
 
-def _beam(field: Field, best: Shortlist, pairs: Pairs, length: int, advance: Progress) -> None:
+def _beam(field: Field, best: Shortlist, pairs: Pairs, length: int, advance: Advance) -> None:
     """Look at what the best slices hold together with one more predicate, each once."""
     from shiftbench.auditing.bit_sets import in_threads
 
@@ -345,7 +344,7 @@ def _extended(slices: Numbers, may_meet: Bools) -> Numbers:
 
 
 def _in_blocks(
-    look: Callable[[Numbers], Outcome], slices: Numbers, may_meet: Bools, words: int, advance: Progress,
+    look: Callable[[Numbers], Outcome], slices: Numbers, may_meet: Bools, words: int, advance: Advance,
 ) -> Iterator[Outcome]:
     """Extend slices, block by block, in threads."""
     from shiftbench.auditing.bit_sets import in_threads
@@ -360,7 +359,7 @@ def _blocks(n: int, width: int, words: int) -> list[slice]:
     return [slice(low, low + size) for low in range(0, max(n, 1), size)]
 
 
-def _advance(progress: Progress | None, length: int, depth: int) -> Progress:
+def _advance(progress: Advance | None, length: int, depth: int) -> Advance:
     """Progress within slices of one length, as progress of the whole search."""
     return lambda done, total: None if progress is None else progress((length - 1) * total + done, depth * total)
 

@@ -33,7 +33,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shiftbench import __version__
-from shiftbench.core.errors import ShiftBenchError, printable
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, printable
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown",
@@ -219,7 +219,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console().print(table)
 
 
-def teller(silent: bool = False) -> Callable[[str], None]:
+def teller(silent: bool = False) -> Say:
     """A callable that prints a line on standard error, above the bar where there is one."""
     def tell(line: str) -> None:
         if not silent:
@@ -229,7 +229,7 @@ def teller(silent: bool = False) -> Callable[[str], None]:
 
 
 @contextmanager
-def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+def progress(what: str, quiet: bool = False, in_bytes: bool = False) -> Iterator[Advance]:
     """A callable (done, total): a bar on a terminal, else a line now and then, on standard error; none when quiet."""
     if quiet or not sys.stderr.isatty():
         yield _lines(what, math.inf if quiet else EVERY)
@@ -250,7 +250,7 @@ def bar_with_sentence() -> Iterator[Callable[[int, int, str], None]]:
         yield lambda done, total, sentence: bar.update(task, completed=done, total=total, description=sentence)
 
 
-def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+def _lines(what: str, every: float, clock: Callable[[], float] = time.monotonic) -> Advance:
     """Print the progress, at most once in `every` seconds."""
     last = clock()
 

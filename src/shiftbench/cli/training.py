@@ -38,7 +38,7 @@ from shiftbench.cli.command import (
     say,
     teller,
 )
-from shiftbench.core.errors import ShiftBenchError, printable
+from shiftbench.core.errors import Say, ShiftBenchError, printable
 
 if TYPE_CHECKING:
     from shiftbench.sweeps.estimate import Estimate
@@ -378,7 +378,7 @@ def how_long(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min" if minutes < 48 * 60 else f"{seconds / 86_400:.1f} days"
 
 
-def _making(silent: bool) -> Callable[[str], None]:
+def _making(silent: bool) -> Say:
     """A callable that prints what is being made."""
     tell = teller(silent)
     return lambda line: tell(f"{line} …")

@@ -17,7 +17,7 @@ from shiftbench.conflict.matrix import IN, Axis, Conflicts, Measured, Settings, 
 from shiftbench.conflict.regression import Effects, batches, effects, expanded, shares
 from shiftbench.core.arrays import Floats, Ints, child
 from shiftbench.core.backend import choose_device, one_thread, repeatable
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.models.net import build
@@ -26,8 +26,6 @@ from shiftbench.training.data import Data
 from shiftbench.training.inputs import inputs
 from shiftbench.training.lane import make_optimizer
 from shiftbench.training.run import Run
-
-Advance = Callable[[int, int], None]
 
 LEAST = 4
 """Least number of counted steps per training subset."""

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.errors import Advance, ShiftBenchError, first_line
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -26,8 +26,6 @@ Bools = npt.NDArray[np.bool_]
 Strs = npt.NDArray[np.str_]
 Images = npt.NDArray[np.uint8]
 Values = npt.NDArray[Any]
-Advance = Callable[[int, int], None]
-"""Reports progress: (done, total)."""
 
 
 def array_of(values: Any, argument: str) -> Values:

@@ -1,11 +1,16 @@
-"""The one exception of shiftbench, and the words it is built from.
+"""What users are told: the one exception of shiftbench, the words it is built from, and the reports of long work.
 
 A message says what is wrong, where, what is allowed and what to do. The command line prints it on one line and exits 1.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+
+Advance = Callable[[int, int], None]
+"""Reports progress: (done, total)."""
+Say = Callable[[str], None]
+"""Takes a line that the user should know."""
 
 LONGEST = 2000
 """The most characters of a message; the middle of a longer one is left out."""

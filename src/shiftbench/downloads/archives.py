@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from shiftbench.core.errors import ShiftBenchError, first_line, printable
+from shiftbench.core.errors import Advance, ShiftBenchError, first_line, printable
 from shiftbench.core.files import inside, staging
 from shiftbench.downloads.transfer import BLOCK, digest
 
@@ -54,7 +54,7 @@ class Member(NamedTuple):
 
 
 def unpack(
-    archive: Path, root: Path, folder: str, strip: str = "", progress: Callable[[int, int], None] | None = None
+    archive: Path, root: Path, folder: str, strip: str = "", progress: Advance | None = None
 ) -> list[Unpacked]:
     """Write the files of a zip or tar archive to `root`/`folder`, without the leading folder `strip` of their names.
 
@@ -71,7 +71,7 @@ def unpack(
 
 
 def _write_all(
-    archive: Path, hidden: Path, strip: str, progress: Callable[[int, int], None] | None
+    archive: Path, hidden: Path, strip: str, progress: Advance | None
 ) -> Iterator[Unpacked]:
     """The members of an archive, written below `hidden` under their names."""
     room = EXPANSION * archive.stat().st_size + SMALL
@@ -112,7 +112,7 @@ def _move(archive: Path, path: Path, target: Path, file: Unpacked) -> None:
                               "overwritten; move it away and run the command again.")
 
 
-def _members(archive: Path, room: int, progress: Callable[[int, int], None] | None) -> Iterator[Member]:
+def _members(archive: Path, room: int, progress: Advance | None) -> Iterator[Member]:
     """The files of an archive, in its order; folders are created as files need them."""
     total = archive.stat().st_size
     advance = progress or (lambda done, total: None)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, Say, ShiftBenchError
 from shiftbench.core.files import lock, read_json, write_json, writing
 from shiftbench.downloads.archives import Damaged, Unpacked, unpack
 from shiftbench.downloads.data_sets import SOURCES, File, Source
-from shiftbench.downloads.transfer import BLOCK, Advance, difference, digest, received, transfer
+from shiftbench.downloads.transfer import BLOCK, difference, digest, received, transfer
 
 RECORDS = ".downloads"
 FORMAT = "shiftbench download"
@@ -31,7 +31,7 @@ class Options:
     origin: str | None = None
     keep_archives: bool = False
     progress: Advance = lambda done, total: None
-    say: Callable[[str], None] = lambda line: None
+    say: Say = lambda line: None
     wait: Callable[[float], None] = time.sleep
 
 

@@ -29,11 +29,9 @@ from urllib.request import (
     UnknownHandler,
 )
 
-from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, first_line
 from shiftbench.core.files import read_json, write_json
 from shiftbench.downloads.data_sets import File
-
-Advance = Callable[[int, int], None]
 
 BLOCK = 1 << 20
 START = 1 << 10
@@ -60,7 +58,7 @@ class Useless(Exception):
 
 
 def transfer(
-    file: File, target: Path, urls: Sequence[str], progress: Advance, say: Callable[[str], None],
+    file: File, target: Path, urls: Sequence[str], progress: Advance, say: Say,
     wait: Callable[[float], None],
 ) -> str:
     """Fetch a file to `target` from the first address that has it; returns that address."""

@@ -8,7 +8,7 @@ A task is two superclasses, example images of each, and images to sort into them
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from shiftbench.core.arrays import Images, Ints, child
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import Advance, ShiftBenchError, unknown
 from shiftbench.core.files import read_marker, write_json, writing_folder
 from shiftbench.core.registry import make
 from shiftbench.data.benchmark import Benchmark
@@ -247,7 +247,7 @@ def _pairs(able: Sequence[int], names: Sequence[str], design: Design) -> list[tu
 
 def write_study(
     benchmark: Benchmark, collection: Collection, out: Path | str, design: Design,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Advance | None = None,
 ) -> Key:
     """Write the folder of a human study and return its key. The same benchmark, design and seed make the same one.
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from shiftbench.core.arrays import Floats, Strs, digest, encode, in_short
 from shiftbench.core.backend import load_torch
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, Say, ShiftBenchError
 from shiftbench.core.files import lock, read_json, write_json
 from shiftbench.core.registry import function_of_file
 from shiftbench.data.benchmark import Benchmark
@@ -38,7 +38,6 @@ from shiftbench.predicting.classifier import (
 
 Scores = npt.NDArray[np.float32]
 Compute = Callable[[int, int], npt.NDArray[Any]]
-Report = Callable[[int, int], None]
 SCORES, FACTS = "scores.float32", "batches.json"
 BATCH = 64
 PICKLES = (".pkl", ".pickle", ".joblib", ".sav")
@@ -93,8 +92,8 @@ def check_out(file: Path, overwrite: bool) -> Path:
 
 def predict(
     request: Request, model: Any, options: Options, *, classes: Sequence[str] = (), batch_size: int = 0,
-    out: Path | None = None, progress: Report | None = None,
-    say: Callable[[str], None] | None = None, show: Callable[[ClassMap], None] | None = None,
+    out: Path | None = None, progress: Advance | None = None,
+    say: Say | None = None, show: Callable[[ClassMap], None] | None = None,
 ) -> Predictions:
     """Log-probabilities of the labels for every item of a request, or the numbers where the request is about numbers.
 
@@ -258,7 +257,7 @@ def _in_memory(model: Any, request: Request, options: Options) -> Classifier:
 # Batch after batch
 
 def in_batches(
-    compute: Compute, n: int, width: int, size: int, progress: Report, file: BinaryIO | None = None
+    compute: Compute, n: int, width: int, size: int, progress: Advance, file: BinaryIO | None = None
 ) -> Scores:
     """compute(start, stop) of every batch of `size` items, n × width; a `file` has those before its position."""
     scores = np.empty((n, width), np.float32)
@@ -277,7 +276,7 @@ def in_batches(
 
 
 def in_kept_batches(
-    compute: Compute, n: int, width: int, size: int, progress: Report, say: Callable[[str], None], *, folder: Path,
+    compute: Compute, n: int, width: int, size: int, progress: Advance, say: Say, *, folder: Path,
     facts: Mapping[str, Any],
 ) -> Scores:
     """The same; a killed process that is started again goes on with the batches in `folder`, and ends with the same

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from shiftbench.core.arrays import Advance, Floats, Ints, Strs, Values, blocks, room, uniform
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Floats, Ints, Strs, Values, blocks, room, uniform
+from shiftbench.core.errors import Advance, ShiftBenchError, unknown
 from shiftbench.data.collection import Collection
 from shiftbench.readers.annotation_files import Images, Name, source_files
 from shiftbench.readers.npz import DEFLATE, Npz, numbered, readable

@@ -16,8 +16,8 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import BLOCK, Advance, Images, Values, blocks
-from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.arrays import BLOCK, Images, Values, blocks
+from shiftbench.core.errors import Advance, ShiftBenchError, first_line, unknown
 from shiftbench.core.files import check_regular
 
 

@@ -15,8 +15,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from shiftbench.core.arrays import Advance, Ints, Values, blocks, room
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.arrays import Ints, Values, blocks, room
+from shiftbench.core.errors import Advance, ShiftBenchError, unknown
 from shiftbench.core.files import check_regular
 from shiftbench.data.collection import Collection
 from shiftbench.readers.npz import DEFLATE, readable

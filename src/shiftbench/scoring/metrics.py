@@ -283,10 +283,11 @@ class Metric:
     def show(self, value: float, sign: str = "") -> str:
         """A value as a table shows it: shares in per cent, numbers as they are; no difference is not a negative one.
 
-        >>> METRICS["accuracy"].show(0.5), METRICS["nll"].show(0.5, "+"), METRICS["accuracy"].show(-0.0, "+")
+        >>> METRICS["accuracy"].show(0.5), METRICS["nll"].show(0.5, "+"), METRICS["accuracy"].show(-0.0001, "+")
         ('50.0', '+0.500', '+0.0')
         """
-        return f"{value + 0.0:{sign}.3f}" if self.unit == "number" else f"{100 * value + 0.0:{sign}.1f}"
+        number, digits = (value, 3) if self.unit == "number" else (100 * value, 1)
+        return f"{round(number, digits) + 0.0:{sign}.{digits}f}"
 
 
 METRICS: Registry[Metric] = Registry()

@@ -7,8 +7,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.core.arrays import Advance, checked_seed
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.arrays import checked_seed
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.registry import find
 from shiftbench.data.benchmark import UNLABELLED, Benchmark, save_for
 from shiftbench.data.collection import MARKER, Collection

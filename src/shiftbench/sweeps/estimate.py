@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftbench.core.arrays import Ints
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.files import scratch
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -114,7 +114,7 @@ class Estimate(NamedTuple):
 
 def estimate(
     jobs: Sequence[Job], out: Path | str, *, workers: int = 0, device: str = "auto", retry_failed: bool = False,
-    budget: float = 120.0, progress: Callable[[int, int], None] | None = None,
+    budget: float = 120.0, progress: Advance | None = None,
 ) -> Estimate:
     """Count the runs of a study and time a warm-up of what is left. Nothing is written below `out`.
 

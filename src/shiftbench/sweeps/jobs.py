@@ -13,7 +13,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Bools, Ints
 from shiftbench.core.backend import choose_device, load_torch
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.registry import Owner, find
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import MARKER, Collection
@@ -52,7 +52,7 @@ def owners_here(pack: Sequence[Job]) -> dict[str, Owner]:
 
 def train_jobs(
     pack: Sequence[Job], out: Path | str, device: str = "auto", checkpoint_seconds: float = 30.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Advance | None = None,
 ) -> list[Outcome]:
     """Train the runs of a pack in this process; all are on one benchmark. A failure of one is recorded, and the others
     go on."""
@@ -142,7 +142,7 @@ def needed_features(jobs: Sequence[Job]) -> list[Features]:
 
 
 def embed_missing(
-    jobs: Sequence[Job], device: str = "auto", progress: Callable[[int, int], None] | None = None
+    jobs: Sequence[Job], device: str = "auto", progress: Advance | None = None
 ) -> None:
     """Compute and cache missing features. Where that fails, the runs that need them fail by themselves."""
     for entry in needed_features(jobs):

@@ -1,13 +1,13 @@
 """A study: which benchmarks, methods, settings and seeds. TOML in, a list of runs out."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, unknown
 from shiftbench.core.files import read_toml
 from shiftbench.core.registry import load_plugins, make
 from shiftbench.methods import METHODS
@@ -16,7 +16,7 @@ from shiftbench.methods.presets import PRESETS, VARIANTS, expand
 from shiftbench.methods.space import SPACES
 from shiftbench.sweeps.jobs import Job
 from shiftbench.sweeps.storage import is_url
-from shiftbench.sweeps.study_benchmarks import Builds, Say, entries, match
+from shiftbench.sweeps.study_benchmarks import Builds, entries, match
 from shiftbench.sweeps.study_settings import Block, layer, run_fields
 from shiftbench.training.run import default_model, on_benchmark, task_of
 
@@ -226,7 +226,7 @@ class Study:
 
     def prepare(
         self, out: Path | str, scratch: Path | str | None = None, say: Say | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Advance | None = None,
     ) -> list[Path]:
         """Draw and build what the study needs and `out` lacks: below `scratch`, if given, else below `out`. `progress`
         is called after every benchmark that is built."""

@@ -2,13 +2,13 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftbench.core.errors import ShiftBenchError, unknown
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, unknown
 from shiftbench.core.files import locked, read_marker
 from shiftbench.core.registry import find
 from shiftbench.data import benchmark as benchmarks
@@ -20,7 +20,6 @@ from shiftbench.shifts.low_data import replicate_of, same_rows
 from shiftbench.shifts.recipe import Recipe, several
 from shiftbench.shifts.suites import Member, members, suite
 
-Say = Callable[[str], None]
 Place = tuple[Path, Member]
 """The folder of a benchmark of a study, there or not, and what it is built from."""
 
@@ -80,7 +79,7 @@ class Builds:
 
     def folders(
         self, out: Path, draws: Sequence[int] = (), scratch: Path | None = None, say: Say | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Advance | None = None,
     ) -> list[Path]:
         """The folders of the benchmarks, built where they are missing: below `scratch`, if given, else below `out`."""
         base = scratch or out
@@ -118,7 +117,7 @@ class Builds:
         return missing
 
     def _make(
-        self, places: Sequence[Place], world: Path | None, say: Say, progress: Callable[[int, int], None]
+        self, places: Sequence[Place], world: Path | None, say: Say, progress: Advance
     ) -> None:
         if world and _lacks(world):
             from shiftbench.worlds import WORLDS

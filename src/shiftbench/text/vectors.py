@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from shiftbench.core.arrays import (
-    Advance,
     Bools,
     Ints,
     Strs,
@@ -22,7 +21,7 @@ from shiftbench.core.arrays import (
     may_write,
     write_rows,
 )
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.files import locked, making_folder, write_json
 from shiftbench.data.collection import Collection
 from shiftbench.text.bert import Vectors

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.arrays import Floats, Ints, child, uniform
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, Say, ShiftBenchError
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.groupings import OWN, groupings_of
@@ -19,7 +19,7 @@ from shiftbench.methods.method import Batch, Task, Unlabelled
 from shiftbench.models.net import MODELS, Net
 from shiftbench.scoring.metrics import own_metrics
 from shiftbench.scoring.scorer import Scorer, scorer
-from shiftbench.training.inputs import Ragged, Report, Say, inputs, size_of, truth_of
+from shiftbench.training.inputs import Ragged, inputs, size_of, truth_of
 from shiftbench.training.run import Run, pools_of
 
 _LOADED: dict[tuple[str, ...], "Data"] = {}
@@ -31,7 +31,7 @@ MEASURED = 512
 
 def load(
     benchmark: Benchmark, collection: Collection, run: Run, device: torch.device,
-    progress: Report | None = None, say: Say | None = None,
+    progress: Advance | None = None, say: Say | None = None,
 ) -> "Data":
     """The data a run is trained on, from memory where this process has just loaded the same.
 

@@ -7,7 +7,7 @@ estimator itself is not stored, since that would be a pickle: its predictions ar
 import copy
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
@@ -20,7 +20,7 @@ import numpy as np
 import shiftbench
 from shiftbench.core.arrays import Floats, Ints, digest
 from shiftbench.core.backend import load_torch
-from shiftbench.core.errors import ShiftBenchError, first_line, unknown
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, first_line, unknown
 from shiftbench.core.files import file_digests, lock, write_json, write_text
 from shiftbench.core.registry import listed, make
 from shiftbench.data.benchmark import Benchmark
@@ -46,7 +46,7 @@ def fit(
     benchmark: Benchmark, collection: Collection, estimator: Any, out: Path, *,
     benchmark_path: Path | None = None, features: str | Sequence[str] = COLUMNS, method: str = "erm",
     params: Mapping[str, Any] | None = None, name: str = "", seed: int = 0,
-    progress: Callable[[int, int], None] | None = None, say: Callable[[str], None] | None = None,
+    progress: Advance | None = None, say: Say | None = None,
 ) -> Path:
     """Fit a copy of an estimator on the training rows, and write its predictions for every row; returns the run's
     folder.
@@ -98,7 +98,7 @@ def _name(estimator: Any, learner: Any) -> str:
 
 # The estimator
 
-def fit_settings(method: str, settings: Mapping[str, Any], say: Callable[[str], None] | None = None) -> dict[str, Any]:
+def fit_settings(method: str, settings: Mapping[str, Any], say: Say | None = None) -> dict[str, Any]:
     """What `fit` takes, from the settings of a run whose model is an estimator's name.
 
     Settings that do not belong to the method go to the estimator. Those for nets alone, such as `steps`, have no
@@ -237,7 +237,7 @@ def _package(estimator: Any) -> dict[str, str]:
 
 def inputs_of(
     benchmark: Benchmark, collection: Collection, features: str | Sequence[str],
-    progress: Callable[[int, int], None] | None = None, say: Callable[[str], None] | None = None,
+    progress: Advance | None = None, say: Say | None = None,
 ) -> Any:
     """One row per row of the benchmark.
 
@@ -283,7 +283,7 @@ def _frame(benchmark: Benchmark, collection: Collection, rows: Ints, names: Sequ
 
 
 def sample_weights(benchmark: Benchmark, learner: Any, estimator: Any, label: str,
-                   say: Callable[[str], None] | None) -> dict[str, Floats]:
+                   say: Say | None) -> dict[str, Floats]:
     """The weights of the training items, under the name that the estimator's `fit` has for them; none where all are
     equal. They are n_g^(-a), those of method `reweight`, times the benchmark's column `weight`, with mean 1."""
     train = benchmark.rows("train")

@@ -20,7 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from shiftbench.core.arrays import Ints, Strs, cached_rows, check_writable, digest, positions, write_rows
 from shiftbench.core.backend import choose_device
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, Say, ShiftBenchError
 from shiftbench.core.files import making_folder, write_json
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -33,8 +33,6 @@ from shiftbench.models.net import MODELS, Net, build, weights_digest
 from shiftbench.training.run import Run, split_features
 
 Features = npt.NDArray[np.float32]
-Report = Callable[[int, int], None]
-Say = Callable[[str], None]
 
 PADDING = -1
 
@@ -76,7 +74,7 @@ class Ragged(NamedTuple):
 
 
 def inputs(
-    benchmark: Benchmark, collection: Collection, run: Run, progress: Report | None = None, say: Say | None = None
+    benchmark: Benchmark, collection: Collection, run: Run, progress: Advance | None = None, say: Say | None = None
 ) -> Tensor | Ragged:
     """One input per row of the benchmark.
 
@@ -115,7 +113,7 @@ def size_of(run: Run) -> int:
 
 
 def _features(
-    benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, progress: Report | None, say: Say | None
+    benchmark: Benchmark, collection: Collection, rows: Ints, run: Run, progress: Advance | None, say: Say | None
 ) -> np.ndarray:
     """Features of a backbone, vectors of texts, or the columns of a table."""
     if run.features == SENTENCES:
@@ -138,7 +136,7 @@ def _features(
 
 
 def backbone_features(
-    collection: Collection, rows: Ints, name: str, progress: Report | None = None, say: Say | None = None
+    collection: Collection, rows: Ints, name: str, progress: Advance | None = None, say: Say | None = None
 ) -> np.ndarray:
     """Features of images by BACKBONE@SIZE."""
     backbone, size = split_features(name)
@@ -214,7 +212,7 @@ def embed(
     backbone: str = "efficientnet-lite0",
     size: int = 224,
     folder: Path | str | None = None,
-    progress: Report | None = None,
+    progress: Advance | None = None,
     *,
     weights: str = "imagenet",
     device: str = "auto",
@@ -257,7 +255,7 @@ def embed(
     return np.asarray(table[rows])
 
 
-def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, progress: Report | None,
+def _fill(net: Net, collection: Collection, rows: Ints, size: int, device: str, progress: Advance | None,
           keep: Callable[[slice, Features], None]) -> None:
     """Compute the features of rows, chunk by chunk, and hand each chunk over."""
     if not len(rows):

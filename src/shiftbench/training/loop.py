@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from shiftbench.core.backend import choose_device, repeatable
-from shiftbench.core.errors import ShiftBenchError, first_line
+from shiftbench.core.errors import Advance, Say, ShiftBenchError, first_line
 from shiftbench.core.files import lock, write_text
 from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
@@ -27,7 +27,6 @@ from shiftbench.training.data import Data, load
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.fast import BLOCK, Graphed, Stacked, alike
 from shiftbench.training.folder import CHECKPOINT, begin, fail, is_done, save_weights, sign, tidy
-from shiftbench.training.inputs import Report, Say
 from shiftbench.training.lane import Lane
 from shiftbench.training.run import Outcome, Run
 from shiftbench.training.step import Plain
@@ -37,7 +36,7 @@ from shiftbench.training.step import Plain
 
 def train(
     benchmark: Benchmark, collection: Collection, run: Run, out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    benchmark_path: Path | str | None = None, progress: Advance | None = None, checkpoint_seconds: float = 30.0,
     say: Say | None = None,
 ) -> Path:
     """Train a run and return its folder, `out`/ID. A finished run is not repeated; an unfinished one resumes. One that
@@ -68,7 +67,7 @@ def train(
 
 def train_pack(
     benchmark: Benchmark, collection: Collection, runs: Sequence[Run], out: Path | str, *, device: str = "auto",
-    benchmark_path: Path | str | None = None, progress: Report | None = None, checkpoint_seconds: float = 30.0,
+    benchmark_path: Path | str | None = None, progress: Advance | None = None, checkpoint_seconds: float = 30.0,
     failed: Callable[[Path, Exception], str] = fail, say: Say | None = None,
 ) -> list[Outcome]:
     """Train several runs on one benchmark, together where possible. Each ends by itself: an error in one is passed to
@@ -213,7 +212,7 @@ class Fitting:
 
 
 def learn(
-    runs: Sequence[Fitting], *, checkpoint_seconds: float = 30.0, progress: Report | None = None,
+    runs: Sequence[Fitting], *, checkpoint_seconds: float = 30.0, progress: Advance | None = None,
     ended: Callable[[Fitting], None] | None = None,
 ) -> None:
     """Train every run to its end; a run that breaks keeps its `problem`, and the others go on.
@@ -252,7 +251,7 @@ def _packs(lanes: Sequence[Lane]) -> list[list[Lane]]:
     return list(packs.values())
 
 
-def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Report | None) -> Iterator[Lane]:
+def _train(pack: Sequence[Lane], checkpoint_seconds: float, progress: Advance | None) -> Iterator[Lane]:
     """Step the lanes of a pack; each is yielded when it has ended."""
     at_work = list(pack)
     pace, saved = 0.0, time.monotonic()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from shiftbench.core.backend import choose_device, one_thread
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.core.files import read_json, scratch, write_json
 from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark, collection_of
 from shiftbench.data.collection import Collection
@@ -20,7 +20,6 @@ from shiftbench.scoring.listing import Finished, read_run
 from shiftbench.training.data import Data, load
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, save_weights, sign
-from shiftbench.training.inputs import Report
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run
 
@@ -41,7 +40,7 @@ class Retrained(NamedTuple):
 
 def retrain(
     folder: Path | str, benchmark: Benchmark, collection: Collection, *, steps: int = STEPS,
-    rates: Sequence[float] = RATES, device: str = "auto", progress: Report | None = None,
+    rates: Sequence[float] = RATES, device: str = "auto", progress: Advance | None = None,
 ) -> Retrained:
     """Train the last layer of a finished run on the target, and write its predictions of `test` into the run's folder.
 
@@ -104,7 +103,7 @@ def _features(folder: Path, run: Run, data: Data) -> tuple[torch.Tensor, dict[st
 
 def retrain_all(
     runs: Sequence[Finished], *, steps: int = STEPS, rates: float | Sequence[float] | None = None,
-    collection: Collection | Path | str | None = None, device: str = "auto", progress: Report | None = None,
+    collection: Collection | Path | str | None = None, device: str = "auto", progress: Advance | None = None,
 ) -> dict[str, Retrained]:
     """Retrain the last layer of each run on its own benchmark; by run."""
     chosen = (rates,) if isinstance(rates, int | float) else rates or RATES

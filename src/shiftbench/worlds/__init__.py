@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from shiftbench.core.arrays import Advance
+from shiftbench.core.errors import Advance
 from shiftbench.core.registry import find
 from shiftbench.data.collection import Collection
 from shiftbench.worlds.scenes import scenes as _scenes

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Advance, Bools, Images, Ints, Values, room, uniform
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.arrays import Bools, Images, Ints, Values, room, uniform
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.data.collection import Collection
 
 TURNS = 39  # steps of orientation in a full circle

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftbench.core.arrays import Advance, Floats, Images, Ints, Strs, Values
-from shiftbench.core.errors import ShiftBenchError
+from shiftbench.core.arrays import Floats, Images, Ints, Strs, Values
+from shiftbench.core.errors import Advance, ShiftBenchError
 from shiftbench.data.collection import Collection, Tags, Texts
 from shiftbench.worlds.scenes.layout import Layout, arrange
 from shiftbench.worlds.scenes.scene import CLASSES, WEATHER, WITH, Scenes, sample, things
