@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from shiftbench.sweeps.status import states, status, summary
 from shiftbench.webapp.runs_view import runs
 from shiftbench.webapp.studio import Query
-from tests.webapp.conftest import PATIENCE, make_run, settled, until
+from tests.webapp.conftest import PATIENCE, Person, make_run, settled, until
+from tests.webapp.test_access import fits
 
 pytestmark = pytest.mark.slow
 
@@ -123,3 +124,17 @@ def test_settings_are_sorted_filtered_and_overlaid_by_clicks(editor, edited):
     page.reload()  # the state is in the address
     expect(page.locator(".curve-keys li")).to_have_count(5)
     expect(page.get_by_text("1–30 of 30 runs")).to_be_visible()
+
+
+def test_studies_and_reasons_fit_a_phone(browser, edited):
+    """What a study asks for with its command, and a reason without a space, are no wider than the screen."""
+    text = f'benchmarks = ["{edited.folder}/benchmarks/minority"]\nseeds = 2\n[run]\nmodel = "small-cnn"\n' \
+           "steps = 20\nbatch_size = 16\n[methods.erm]\n"
+    (edited.folder / "study.toml").write_text(text)
+    make_run(edited.folder / "runs", 1, "failed", reason="x" * 200)
+    person = Person(browser, edited, viewport={"width": 390, "height": 800})
+    page = person.open("runs?on=runs")
+    expect(page.get_by_text("study.toml asks for 2 runs")).to_be_visible()
+    expect(page.locator(".failed-runs")).to_contain_text("xxx")
+    until(page, fits, True)
+    person.close()
