@@ -71,6 +71,15 @@ def test_an_audit_leads_to_its_run(first, world):
     assert first["sealed"] == sealed(benchmark.items[benchmark.split == "test"]).sum()
 
 
+def test_a_damaged_benchmark_hides_no_run_of_another(first, world, tmp_path):
+    """A run whose benchmark was moved is found beside one that cannot be read."""
+    shutil.copytree(world, tmp_path / "work")
+    (tmp_path / "work/benchmarks/broken").mkdir()
+    (tmp_path / "work/benchmarks/broken/benchmark.json").write_text("{")
+    answer = context(Studio(Shelf([tmp_path / "work"])), Query({"run": first["run"]}))
+    assert answer["n_open"] == first["n"] - first["sealed"]
+
+
 def test_the_view_begins_with_a_run_that_has_no_audit(desk, first, world, tmp_path):
     """Opened without a word it shows no audit, and a run of which a finding can be confirmed; else the first run."""
     begun = failures(desk, Query({}))

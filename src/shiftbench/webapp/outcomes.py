@@ -138,10 +138,13 @@ def finished_run(folder: Path, name: str, title: str) -> Finished:
 
 def benchmark_of(studio: Studio, run: Finished) -> str:
     """The id of a run's benchmark: the one that has its digest, preferably at the path that the run names."""
+    wanted = run.benchmark["digest"]
     first = studio.shelf.id_of("benchmark", run.benchmark_folder) if run.benchmark["path"] else ""
-    for id in [first, *(thing.id for thing in studio.shelf.things("benchmark"))]:
-        if id and studio.shelf.benchmark(id).digest == run.benchmark["digest"]:
-            return id
+    if first and studio.shelf.benchmark(first).digest == wanted:
+        return first
+    for thing, digest in studio.shelf.digests("benchmark"):
+        if digest == wanted:
+            return thing.id
     raise ShiftBenchError(f"{run.folder.name}: its benchmark '{run.benchmark['name']}' is not in the studio's folder, "
                           "or has changed since.")
 
