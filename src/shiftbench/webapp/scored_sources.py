@@ -3,13 +3,13 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from shiftbench.core.errors import ShiftBenchError, first_line
-from shiftbench.core.files import read_json
 from shiftbench.data.benchmark import MARKER, Benchmark
 from shiftbench.data.scores import Scores
 from shiftbench.reporting.page import Source, open_source
@@ -123,11 +123,8 @@ def _compute(studio: Studio, thing: Thing, stamp: tuple[Any, ...]) -> Scored:
 def _on_shelf(studio: Studio, digests: set[str]) -> Sequence[tuple[Benchmark, Path]]:
     """The benchmarks on the shelf with these digests, whole or short, each once."""
     by_digest: dict[str, tuple[Benchmark, Path]] = {}
-    for thing in studio.shelf.things("benchmark"):
-        try:
-            digest = str(read_json(thing.path / MARKER)["digest"])
-            if digest not in by_digest and any(wanted and digest.startswith(wanted) for wanted in digests):
+    for thing, digest in studio.shelf.digests("benchmark"):
+        if digest not in by_digest and any(wanted and digest.startswith(wanted) for wanted in digests):
+            with suppress(ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
                 by_digest[digest] = (Benchmark.load(thing.path), thing.path)
-        except (ShiftBenchError, OSError, KeyError, TypeError):  # the home page says that it cannot be read
-            continue
     return list(by_digest.values())
