@@ -353,7 +353,7 @@ class Section(NamedTuple):
         figures = list(content.get("figures", ()))
         blocks: list[Block] = [("under", {"text": breakable(text)}) for text in listed(content.get("text", ()))]
         blocks += [("plain", {"heads": list(map(breakable, heads)), "caption": breakable(caption), "rows": [
-            [breakable(value) if not number else value for number, value in enumerate(row)] for row in rows]})
+            [value if number else breakable(value) for number, value in enumerate(row)] for row in rows]})
             for caption, heads, rows in content.get("tables", ())]
         blocks += [("plot", {"figure": figure}) for figure in figures]
         return {"chapters": [Chapter(self.name, self.head, blocks)], "figures": figures}

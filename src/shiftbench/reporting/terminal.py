@@ -223,6 +223,7 @@ def scores_table(scores: Scores) -> "Table":
 
 def _run_names(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], str]:
     """The names of single runs: the method, the seed if it has several, and the run's own name in brackets.
+
     A name that begins with the method is used as it is.
     """
     runs = dict.fromkeys((row["run"], row["name"], row["seed"]) for row in rows if row["stat"] != MEAN)

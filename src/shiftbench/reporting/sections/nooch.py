@@ -49,8 +49,8 @@ FOOT = ("AUC is higher better, all else lower. AUC on hard items sets hard posit
         "+” and “hard −” are the two sides alone, which have a loss but no AUC. Its interval is DeLong’s on the "
         "scale of the logit. ECE: the predicted class’s probability in 15 bins of equal width; being a sum of "
         "absolute values it is above 0 even for a calibrated model, and its interval reaches down as far as chance "
-        "may have lifted it. Worst group: over label × strongest cue, or, where hard items were told by a question, "
-        "the worse of the two hard sides, as in Table 4.")
+        "may have lifted it. Worst group: over label × strongest cue, or, where a question about factors told which "
+        "items are hard, the worse of the two hard sides, as in Table 4.")
 POSITIVE, NEGATIVE = SIDES
 SPLITS = ("test", "id_test")
 """Splits to search for a set of items; easy items are in id_test where test has only hard ones."""

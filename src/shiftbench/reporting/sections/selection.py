@@ -26,7 +26,7 @@ EMPTY = {"low": math.nan, "high": math.nan, "regret_low": math.nan, "regret_high
 
 
 def content(results: Results) -> Content | None:
-    """The variables of the section; None where no method has several settings.
+    """Every rule's choices and regret, and the line about them at the top; None where no method has several settings.
 
     `blocks`: the average over benchmarks, then each of them in the page's order; in each a table per target: rows are
     methods, cells stand in the order of `rules`, and the last row is the mean over methods.
