@@ -129,7 +129,8 @@ def _absent(runs: Sequence[Status], summary: str) -> "Chapter":
     heads = ("Run", "State", "Benchmark", "Method", "Seed", "Reason")
     rows = [(Markup("<code>{}</code>").format(run.run), run.state, run.benchmark or "–", run.method or "–",
              run.seed if run.seed >= 0 else "–", run.reason) for run in runs[:LISTED]]
-    blocks: list[Block] = [("under", {"text": summary}), ("plain", {"heads": heads, "rows": rows, "form": ""})]
+    blocks: list[Block] = [("under", {"text": summary}),
+                           ("plain", {"heads": heads, "rows": rows, "names": (1, 2, 3, 5)})]
     if len(runs) > LISTED:
         blocks.append(("foot", {"text": f"… and {len(runs) - LISTED} more."}))
     return Chapter("absent", "Runs that are not on this page", blocks)
