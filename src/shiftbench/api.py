@@ -429,13 +429,15 @@ def retrain(
 
 
 def sweep(
-    study: Study | Place, out: Place, *, benchmarks: Benchmarks = (),
+    study: Study | Place | Mapping[str, Any], out: Place, *, benchmarks: Benchmarks = (),
     collection: Collection | Place | None = None, engine: str = "local", workers: int = 0, device: str = "auto",
     retry_failed: bool = False, changes: Mapping[str, Any] | None = None, logs: str | Sequence[str] = (),
     checkpoint_seconds: float = 30.0, strict: bool = False, progress: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
     """Train every run of a study, and return how each ended. Finished runs, whoever made them, are not repeated.
 
+    A study is a file, or a dict of what the file would say: sweep({"methods": {"erm": {}, "irm": {"penalty": [1, 10]}},
+    "seeds": 3, "run": {"steps": 300}}, out="runs", benchmarks=[bench]).
     `engine` is `local` (processes on this machine) or `ray` (a cluster; `out` may be a URL there). `logs` names where
     the logs are also written: tensorboard, mlflow. `progress(end, total)` is called for every run that ends. `strict`
     refuses the study, before a run is trained, where pretrained weights have seen subclasses of a target.
@@ -452,8 +454,9 @@ def sweep(
             study = replace(study, benchmarks=tuple(folders), suites=(), recipes=())
         else:
             changes = {**(changes or {}), "benchmarks": folders}
-    plan = study if isinstance(study, Study) else Study.load(_path(study, "a Study", "file"), changes)
-    return do_all(plan, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
+    if not isinstance(study, Study):
+        study = Study.load(study if isinstance(study, Mapping) else _path(study, "a Study", "file"), changes)
+    return do_all(study, out, engine=engine, workers=workers, device=device, retry_failed=retry_failed,
                   logs=listed(logs, ","), checkpoint_seconds=checkpoint_seconds, strict=strict, progress=progress)
 
 

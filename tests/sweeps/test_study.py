@@ -2,6 +2,8 @@
 
 import math
 import os
+import tomllib
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -327,6 +329,23 @@ def test_changes_replace_what_the_file_says(place):
     some = Study.load(path, parse_changes(["methods=['irm', 'coral']"])).settings()
     assert [(one["method"], one["params"]["penalty"]) for one in some] == [("irm", 1.0), ("irm", 10.0), ("coral", 1.0)]
     assert len(Study.load(path, {"preset": "metashift", "model": "small-cnn"}).settings()) == 3
+
+
+def test_a_study_may_be_a_dict(place, monkeypatch):
+    """It says what a file says, of folders seen from here; it is not changed, and what is wrong is one message."""
+    path, said = write(place, SMALL), tomllib.loads(SMALL)
+    monkeypatch.chdir(path.parent)
+    before, changes = deepcopy(said), {"lr": [0.1, 0.2]}
+    found = Study.load(said, changes)
+    assert said == before
+    assert len(found.benchmarks) == 2
+    assert found.settings() == Study.load(path, changes).settings()
+    folder = place / "benchmarks" / "toy-a"
+    assert Study.load({**said, "benchmarks": [folder]}).benchmarks == (str(folder),)
+    for wrong, message in (({"seed": 2}, "study: No key named 'seed'"), ({"seeds": [1.5]}, "study: 'seeds'"),
+                           ({"run": {"lr": 10 ** 400}}, "must be of type float")):
+        with pytest.raises(ShiftBenchError, match=message):
+            Study.load({**said, **wrong}).settings()
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [

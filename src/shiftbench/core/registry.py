@@ -12,6 +12,7 @@ import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields
 from datetime import date
 from functools import cache
@@ -186,7 +187,8 @@ def _cast(value: Any, hint: Any, key: str, where: str) -> Any:
             return None
     elif hint is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            with suppress(OverflowError):
+                return float(value)
     elif hint is int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value

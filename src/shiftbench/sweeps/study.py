@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
@@ -109,13 +110,19 @@ class Study:
                                   f"[methods.NAME]. Known methods: {', '.join(METHODS)}.")
 
     @staticmethod
-    def load(path: Path | str, changes: Mapping[str, Any] | None = None) -> "Study":
-        """Read and check a study; `changes` are settings that replace those of the file.
+    def load(source: Path | str | Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> "Study":
+        """Read and check a study, from its file or from a dict of what a file would say; `changes` are settings that
+        replace it.
 
         A change is named as in the file (`seeds`, `run.lr`, `methods.irm.penalty`) or shorter (`lr`, `irm.penalty`);
-        `methods = ["erm"]` keeps these methods. Folders in changes are relative to the current folder.
+        `methods = ["erm"]` keeps these methods. Folders in a file are relative to it, those in changes and in a dict to
+        the current folder.
         """
-        raw, where, base, changes = read_toml(path), str(path), Path(path).parent, changes or {}
+        changes = changes or {}
+        if isinstance(source, Mapping):
+            raw, where, base = deepcopy(dict(source)), "study", Path()
+        else:
+            raw, where, base = read_toml(source), str(source), Path(source).parent
 
         def bases(key: str) -> list[Path]:
             """Where the folders of a key are: beside the file, unless a change names them."""
@@ -143,12 +150,13 @@ class Study:
             raw["seeds"] = list(range(raw["seeds"]))
         if "collection" in changes:
             raw.pop("world", None)  # the same study on another collection
-        patterns = [raw["benchmarks"]] if isinstance(raw.get("benchmarks"), str) else raw.get("benchmarks", [])
-        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        patterns = raw.get("benchmarks", [])
+        patterns = [patterns] if isinstance(patterns, str | Path) else patterns
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str | Path) for pattern in patterns):
             raise ShiftBenchError(f"{where}: 'benchmarks' is {patterns!r}, but it must be a list of folders or "
                                   "patterns.")
         raw["benchmarks"] = list(dict.fromkeys(
-            str(folder) for pattern in patterns for folder in match(pattern, bases("benchmarks"), where)))
+            str(folder) for pattern in patterns for folder in match(str(pattern), bases("benchmarks"), where)))
         if isinstance(raw.get("collection"), str) and raw["collection"]:
             raw["collection"] = _near(raw["collection"], [Path()] if "collection" in changes else [base, Path()])
         if isinstance(raw.get("recipes"), list):
