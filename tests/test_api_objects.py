@@ -19,6 +19,7 @@ from shiftbench.core.errors import ShiftBenchError
 from shiftbench.hierarchies.superclasses import superclasses
 from shiftbench.human import Design
 from shiftbench.metagraph.graph import meta_graph
+from shiftbench.methods import METHODS
 from shiftbench.scoring.differences import Design as DesignOfTest
 from shiftbench.scoring.differences import group_power
 from shiftbench.shifts.subset import ladder
@@ -249,6 +250,16 @@ def test_a_finished_run_on_an_object_is_not_repeated(trained):
 
 
 @pytest.mark.slow
+def test_a_method_may_be_an_object_of_its_class(trained):
+    """Its fields are the method's settings: the run is that of the name with the same settings."""
+    collection, benchmark, out, run = trained
+    assert sb.train(benchmark, METHODS["erm"](), out, collection=collection, **SHORT) == run
+    options = {"out": out, "collection": collection, **SHORT}
+    ours = sb.train(benchmark, METHODS["irm"](penalty=3.0), **options)
+    assert ours == sb.train(benchmark, "irm", params={"penalty": 3.0}, **options)
+
+
+@pytest.mark.slow
 def test_two_benchmarks_of_one_name_lie_beside_each_other(trained, tmp_path):
     """The second has its digest in its name, so that scores tell the two apart."""
     collection, benchmark, _, _ = trained
@@ -314,6 +325,8 @@ REFUSED = {
     "report of nothing": (lambda b, s: sb.report([], "r.html"), "There are no runs, scores or predictions to compare"),
     "hardest": (lambda b, s: sb.hardest(b), "Benchmark is neither scores nor"),
     "sweep": (lambda b, s: sb.sweep(3, "out"), "int is neither a Study nor the file of one"),
+    "a class for a method": (lambda b, s: sb.train(b, METHODS["erm"]), "this class ERM is not a method. Give the name"),
+    "a frame for a method": (lambda b, s: sb.train(b, FRAME), "this DataFrame object is not a method. Give the name"),
     "an empty study": (lambda b, s: sb.sweep({}, "out"), "study: names no benchmark"),
     "retrain": (lambda b, s: sb.retrain(FRAME), "DataFrame is neither the folder of a run nor a folder of runs"),
     "suite": (lambda b, s: sb.suite("metashift/table1", FRAME, "out"), "DataFrame is neither a Collection nor"),

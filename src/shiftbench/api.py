@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shiftbench.human import Key
     from shiftbench.leaderboard import Board
     from shiftbench.metagraph.graph import MetaGraph
+    from shiftbench.methods import Method
     from shiftbench.reporting.comparison import Comparison
     from shiftbench.scoring.hard_items import Ranked
     from shiftbench.scoring.outside_runs import Words
@@ -317,12 +318,13 @@ def embed(
 
 
 def train(
-    benchmark: Benchmark | Place, method: str = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
+    benchmark: Benchmark | Place, method: str | Method = "", out: Place = "runs", *, preset: str | Sequence[str] = (),
     collection: Collection | Place | None = None, device: str = "auto", params: Mapping[str, Any] | None = None,
     strict: bool = False, progress: Advance | None = None, say: Say | None = None, **settings: Any,
 ) -> Path:
     """Train one method on one benchmark with one seed, and return the run's folder. A finished run is not repeated.
 
+    A method is a name, or an object of its class: train(bench, "irm", params={"penalty": 10.0}), or IRM(penalty=10.0).
     `params` are the method's own settings, `settings` those of the run: model, features, steps, lr, seed, … `preset`
     names settings of both (`shiftbench methods --presets`); those that you give win over a protocol's, and a variant
     such as `resnet50` brings its method. `say` is called with a line for each setting that has no effect; the run's log
@@ -339,6 +341,11 @@ def train(
 
     check_device(device)
     params, model = params or {}, settings.get("model", "")
+    if not isinstance(method, str):
+        from shiftbench.methods.method import described
+
+        method, own = described(method)
+        params = {**own, **params}
     if isinstance(model, str) and model.startswith(ESTIMATOR):
         from shiftbench.training.estimators import fit as fit_copy
         from shiftbench.training.estimators import fit_settings

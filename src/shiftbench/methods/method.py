@@ -256,6 +256,16 @@ def find_method(name: str, where: str = "") -> type[Method]:
     return METHODS[name]
 
 
+def described(method: Method) -> tuple[str, dict[str, Any]]:
+    """The name under which the class of a method is registered, and the method's settings."""
+    name = next((name for name, cls in METHODS.items() if cls is type(method)), "")
+    if not name:
+        cls = f"class {method.__name__}" if isinstance(method, type) else f"{type(method).__name__} object"
+        raise ShiftBenchError(f"train: this {cls} is not a method. Give the name of one, or an object of a class that "
+                              "is registered with @sb.register.method(\"NAME\").")
+    return name, {field.name: getattr(method, field.name) for field in fields(method)}
+
+
 def facts(name: str) -> dict[str, Any]:
     """What a list of methods shows for each. `space` is what a sweep draws from, `wiles` the grid of Wiles et al."""
     cls = find(METHODS, "method", name)
