@@ -20,6 +20,7 @@ its own that imports, reads, joins, searches all pairs and tests: a tenth, three
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
@@ -199,11 +200,9 @@ def audit_files(loss: str, folder: str) -> None:
     print(json.dumps([*times, memory(), audit.card["looked_at"]]))
 
 
-def growth(rows: int) -> list[str]:
-    """Times and memory of audits of a tenth, three tenths and all of the rows, as lines of a table.
-
-    The ratio is the time of processors of a row of the largest table, of errors, in that of a row of the smallest.
-    """
+def growth(rows: int) -> tuple[list[str], float]:
+    """Times and memory of audits of a tenth, three tenths and all of the rows, as lines of a table; and their ratio:
+    the time of processors of a row of the largest table, of errors, in that of a row of the smallest."""
     lines, per_row = [], []
     for n in (rows // 10, 3 * rows // 10, rows):
         with tempfile.TemporaryDirectory() as folder:
@@ -214,9 +213,8 @@ def growth(rows: int) -> list[str]:
                              f"{1e6 * processors / n:.1f} | {most:.2f} |")
                 per_row += [processors / n] if loss == "error" else []
                 print(lines[-1], flush=True)
-    print(f"ratio: {per_row[-1] / per_row[0]:.1f}")
     return ["| rows × columns, depth 2 | loss | contexts | clock, s | processors, s | of a million rows | memory, GB |",
-            "|--|--|--|--|--|--|--|", *lines]
+            "|--|--|--|--|--|--|--|", *lines], per_row[-1] / per_row[0]
 
 
 def main() -> None:
@@ -229,18 +227,21 @@ def main() -> None:
     if options.run:
         (other if options.run[0] in OTHERS else audit_files)(*options.run)
         return
-    parts: dict[str, Callable[[], list[str]]] = {"audit_speed": lambda: compare(options.others)}
+    parts: dict[str, Callable[[], tuple[list[str], float]]] = {
+        "audit_speed": lambda: (compare(options.others), math.nan)}
     if options.rows:
         parts["audit_growth"] = lambda: growth(options.rows)
     for name, work in parts.items():
         before = os.getloadavg()[0]
-        lines = work()
+        lines, ratio = work()
         machine = (f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}; the machine had other "
                    f"work: a load of {before:.1f} before the run, {os.getloadavg()[0]:.1f} after it.")
         print(machine)
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / f"{name}.md").write_text("\n".join([*lines, "", machine, ""]), encoding="utf-8")
+        if math.isfinite(ratio):
+            print(f"ratio: {ratio:.1f}")
 
 
 if __name__ == "__main__":
