@@ -17,7 +17,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Method, facts
 from shiftbench.methods.method import Stage
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run

@@ -32,7 +32,7 @@ from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
 from shiftbench.methods.presets import VARIANTS
 from shiftbench.models import build
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run

@@ -137,8 +137,8 @@ def test_a_misspelt_name_is_known_to_be_one():
 
 
 def test_no_two_modules_have_one_name():
-    """A name leads to one file; only the command line has pages named after rooms."""
-    names = Counter(path.stem for path in FILES if not path.stem.startswith("__") and path.parent.name != "cli")
+    """A name leads to one file."""
+    names = Counter(path.stem for path in FILES if not path.stem.startswith("__"))
     assert [name for name, times in names.items() if times > 1] == []
 
 

@@ -22,7 +22,7 @@ from shiftbench.scoring.metrics import METRICS
 from shiftbench.shifts import SHIFTS
 from shiftbench.sweeps.local import WorkerOptions
 from shiftbench.sweeps.on_ray import work
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.fast import Stacked
 from shiftbench.training.folder import load_run
 from shiftbench.training.lane import Lane

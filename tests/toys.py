@@ -9,7 +9,7 @@ from shiftbench.data.benchmark import TARGET_TRAIN, Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Batch, Method, Task
 from shiftbench.models import build
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.loop import Fitting
 from shiftbench.training.loop import learn as learn_all
 from shiftbench.training.run import Run

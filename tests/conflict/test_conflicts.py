@@ -26,7 +26,7 @@ from shiftbench.metagraph.subsets import parse_subset
 from shiftbench.models import build
 from shiftbench.scoring.intervals import interval
 from shiftbench.shifts import Recipe
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from tests.toys import CPU, FEATURES, toy_rows
 
 PLACES = {"cat(sofa)": 0, "dog(sofa)": 0, "cat(tree)": 1, "dog(boat)": 2, "cat(easy)": 3, "dog(easy)": 4}

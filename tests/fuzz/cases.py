@@ -187,8 +187,8 @@ def run(command: Command, words: Sequence[str] | None = None, memory: bool = Fal
 
 def _forget() -> None:
     """Data that a process keeps between two trainings: the next case has other files."""
-    if "shiftbench.training.data" in sys.modules:
-        sys.modules["shiftbench.training.data"]._LOADED.clear()  # type: ignore[attr-defined]
+    if "shiftbench.training.batches" in sys.modules:
+        sys.modules["shiftbench.training.batches"]._LOADED.clear()  # type: ignore[attr-defined]
 
 
 def verdict(command: Command, end: End, left: Sequence[str]) -> str:

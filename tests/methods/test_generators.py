@@ -16,7 +16,7 @@ from shiftbench.methods.beta_vae import VALUES, normal, parts
 from shiftbench.methods.stargan import _OnTranslated, convincing, normalised, target_domains, telling, to_unit
 from shiftbench.models import build
 from shiftbench.models.generative import Discriminator, Generator, blocks_for
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.loop import Fitting
 from shiftbench.training.step import Plain
 from tests.methods.test_stages import STAGED, image_run, second_lane, squares

@@ -17,7 +17,7 @@ from shiftbench.methods.method import Environments
 from shiftbench.methods.presets import PRESETS, PUBLISHED, preset_settings
 from shiftbench.sweeps.status import outcome_facts
 from shiftbench.sweeps.study import Study
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, train
 from shiftbench.training.loop import learn as learn_all

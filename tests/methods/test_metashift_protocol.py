@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from shiftbench.methods.presets import preset_settings
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting
 from shiftbench.training.run import Run

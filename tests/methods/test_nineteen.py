@@ -16,7 +16,7 @@ from shiftbench.methods.space import SPACES, Grid
 from shiftbench.reporting.sections.fine_grained_scores import SHARED
 from shiftbench.shifts import LowData
 from shiftbench.sweeps.study import Study
-from shiftbench.training.data import load
+from shiftbench.training.batches import load
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run

@@ -17,7 +17,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.methods import METHODS, Batch, Task
 from shiftbench.methods.dfr import _LastLayer
 from shiftbench.models import build
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.lane import Lane
 from shiftbench.training.loop import Fitting

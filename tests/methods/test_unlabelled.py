@@ -15,7 +15,7 @@ from shiftbench.methods.method import Stage, Unlabelled
 from shiftbench.methods.unlabelled import Student, dropped
 from shiftbench.scoring import score
 from shiftbench.shifts.splits import Given
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.lane import Lane
 from tests.methods.test_methods import losses, number, parts, softmax, wide

@@ -23,7 +23,7 @@ from shiftbench.scoring import score
 from shiftbench.scoring.intervals import CORRECTED, values_of
 from shiftbench.shifts.splits import Given
 from shiftbench.shifts.suites import WILDS
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.evaluate import evaluate as evaluate_split
 from shiftbench.training.evaluate import rank
 from shiftbench.training.loop import Fitting, learn, train

@@ -8,7 +8,7 @@ import torch
 
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.shifts import LowData
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.inputs import inputs
 from shiftbench.training.loop import Fitting, learn
 from shiftbench.training.run import Run

@@ -13,7 +13,7 @@ from shiftbench.core.backend import repeatable
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.shifts import LowData
-from shiftbench.training.data import load
+from shiftbench.training.batches import load
 from shiftbench.training.fast import Graphed, gradients_of
 from shiftbench.training.lane import Lane
 from shiftbench.training.run import Run

@@ -17,7 +17,7 @@ from shiftbench.models.names import CATALOGUE, Model
 from shiftbench.models.net import read_weights, weights_digest
 from shiftbench.models.wrapped import check_named, draws, name_object, with_own_pooling
 from shiftbench.sweeps.status import states
-from shiftbench.training.data import load
+from shiftbench.training.batches import load
 from shiftbench.training.lane import notes_of
 from shiftbench.training.run import Run
 from tests.models.test_published_nets import folders  # noqa: F401 - a fixture

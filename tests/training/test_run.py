@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shiftbench.core.errors import ShiftBenchError
 from shiftbench.methods.method import BATCHES
 from shiftbench.training import Run
-from shiftbench.training.data import Batches, Data
+from shiftbench.training.batches import Batches, Data
 from shiftbench.training.run import count_pools, on_benchmark, run_of, split_features
 from tests.toys import CPU, FEATURES, learn, toy_features, toy_rows, toy_run
 

@@ -13,7 +13,7 @@ from shiftbench.methods import METHODS
 from shiftbench.methods.method import Stage
 from shiftbench.readers.annotation_files import no_collection
 from shiftbench.shifts import LowData
-from shiftbench.training.data import Data, load
+from shiftbench.training.batches import Data, load
 from shiftbench.training.lane import Lane
 from shiftbench.training.run import Run
 from shiftbench.training.step import Plain, batch_of, step
@@ -76,14 +76,14 @@ def passed_by(call, *arguments):
     name for name, cls in METHODS.items() if cls.needs in ("", "features") and not cls.model and (
         not getattr(cls(), "unlabelled", ""))))
 def test_a_plain_step_passes_few_files(toy, method):
-    """The batch comes from data.py. The step is step.py, the net, the page of methods and the method's own, which ERM
-    does without. None leads back to lane.py."""
+    """The batch comes from batches.py. The step is step.py, the net, the page of methods and the method's own, which
+    ERM does without. None leads back to lane.py."""
     lane = entered(*toy, method=method, model="mlp")
     index, u = (None if block is None else torch.from_numpy(block) for block in lane.block(0, 2))
     for t in range(2):  # the first step finds torch through core/backend.py
         batch, of_batch = passed_by(batch_of, lane, index[t], None if u is None else u[t])
         _, of_step = passed_by(step, lane, batch, t, 0.1)
-    assert of_batch == {"training/step.py", "training/data.py"}
+    assert of_batch == {"training/step.py", "training/batches.py"}
     assert len(of_step) <= (3 if method == "erm" else 4), of_step
     assert "training/lane.py" not in of_step
 

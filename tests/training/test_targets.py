@@ -16,7 +16,7 @@ from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import Predictions
 from shiftbench.methods import METHODS
 from shiftbench.shifts.splits import Given
-from shiftbench.training.data import Batches, Data
+from shiftbench.training.batches import Batches, Data
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.inputs import PADDING, Ragged
 from shiftbench.training.loop import Fitting, learn, train

@@ -24,7 +24,7 @@ from shiftbench.methods import ERM, METHODS
 from shiftbench.methods.method import Stage
 from shiftbench.models import build
 from shiftbench.sweeps.local import CONTEXT
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.folder import is_done, load_run, read_point, save_weights
 from shiftbench.training.loop import train
 from tests.strategies import toy

@@ -276,9 +276,9 @@ def _search(new: Any, data: Any, against: Any, options: Mapping[str, str], colum
     """The audit of the same files, with the options that the gate was given; what is no file is named by a word."""
     new, data, against = (shlex.quote(str(source)) if isinstance(source, str | Path) else word
                           for source, word in ((new, "NEW"), (data, "DATA"), (against, "OLD")))
-    given = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value]
-    given += [f" --column {shlex.quote(f'{role}={name}')}" for role, name in columns.items()]
-    return f"shiftbench audit {new} --data {data} --against {against}{''.join(given)}"
+    words = [f" --{name} {shlex.quote(value)}" for name, value in options.items() if value]
+    words += [f" --column {shlex.quote(f'{role}={name}')}" for role, name in columns.items()]
+    return f"shiftbench audit {new} --data {data} --against {against}{''.join(words)}"
 
 
 def loss_checks(

@@ -312,14 +312,14 @@ class Tally:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.began = clock, clock()
-        self.done = self.failed = self.found = self.total = 0
+        self.done = self.failed = self.earlier = self.total = 0
 
     def add(self, end: "Outcome", total: int) -> None:
         """Count a run; those that had ended before the sweep do not count for the pace."""
         self.total = total
         self.done += end.state == "done"
         self.failed += end.state == "failed"
-        self.found += end.state in ("done", "failed") and not end.seconds
+        self.earlier += end.state in ("done", "failed") and not end.seconds
 
     def __str__(self) -> str:
         if not self.total:
@@ -327,8 +327,8 @@ class Tally:
         ended = self.done + self.failed
         left = self.total - ended
         sentence = f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {left:,} left"
-        if left and ended > self.found:
-            sentence += f", about {how_long((self.clock() - self.began) * left / (ended - self.found))} to go"
+        if left and ended > self.earlier:
+            sentence += f", about {how_long((self.clock() - self.began) * left / (ended - self.earlier))} to go"
         return sentence
 
 

@@ -22,7 +22,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.models.net import build
 from shiftbench.scoring.intervals import interval
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.inputs import inputs
 from shiftbench.training.lane import make_optimizer
 from shiftbench.training.run import Run

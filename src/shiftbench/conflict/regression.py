@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftbench.core.arrays import Floats, Ints, child
 from shiftbench.scoring.intervals import LEVEL, REPLICATES
-from shiftbench.training.data import Batches
+from shiftbench.training.batches import Batches
 
 STRETCH = 10
 """Consecutive steps that share an intercept."""

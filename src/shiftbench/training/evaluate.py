@@ -20,7 +20,7 @@ from shiftbench.models.net import Net
 from shiftbench.scoring.intervals import values_of
 from shiftbench.scoring.metrics import WORST, metric_of, metrics_of
 from shiftbench.scoring.scorer import Outputs
-from shiftbench.training.data import Data
+from shiftbench.training.batches import Data
 from shiftbench.training.run import SELECTIONS, Run
 
 LOSS = "loss"

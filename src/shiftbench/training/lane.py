@@ -22,7 +22,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.methods.method import METHODS, Codes, Stage, Task
 from shiftbench.models.names import LIBRARIES, facts, library_of, seen_note
 from shiftbench.models.net import MODELS, Net, build
-from shiftbench.training.data import Batches, Data
+from shiftbench.training.batches import Batches, Data
 from shiftbench.training.evaluate import check_selection, evaluate, rank
 from shiftbench.training.folder import RESUME, Log, Point, read_point, restore, save_checkpoint
 from shiftbench.training.run import Run

@@ -23,7 +23,7 @@ from shiftbench.data.benchmark import Benchmark
 from shiftbench.data.collection import Collection
 from shiftbench.data.predictions import PREDICTIONS, Predictions
 from shiftbench.models.net import Net, read_weights
-from shiftbench.training.data import Data, load
+from shiftbench.training.batches import Data, load
 from shiftbench.training.evaluate import predict_all
 from shiftbench.training.fast import BLOCK, Graphed, Stacked, alike
 from shiftbench.training.folder import CHECKPOINT, begin, fail, is_done, save_weights, sign, tidy

@@ -17,7 +17,7 @@ from shiftbench.data.predictions import TARGET_RT, Predictions
 from shiftbench.models.net import MODELS, build, load_into, read_weights
 from shiftbench.models.wrapped import check_named
 from shiftbench.scoring.listing import Finished, read_run
-from shiftbench.training.data import Data, load
+from shiftbench.training.batches import Data, load
 from shiftbench.training.evaluate import evaluate
 from shiftbench.training.folder import CHECKPOINT, is_done, load_run, save_weights, sign
 from shiftbench.training.loop import Fitting, learn
