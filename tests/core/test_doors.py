@@ -60,7 +60,7 @@ def test_toml_and_set_are_parsed_within_limits(shell, project, value, says):
     with pytest.raises(ShiftBenchError, match=says):
         read_toml(project / "x.toml")
     for command in (["build", "x.toml", "--out", "b"], ["build", "recipe.toml", "--out", "b", "--set", f"p={value}"],
-                  ["sweep", "x.toml", "--out", "runs"]):
+                    ["sweep", "x.toml", "--out", "runs"]):
         code, _, err = shell(*command)
         assert (code, err.count("\n")) == (1, 1)
         assert says in err

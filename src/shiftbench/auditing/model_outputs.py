@@ -258,8 +258,7 @@ def unlike_labels(source: Source, outputs: Outputs, truth: Column, label: str) -
         return []
     words = in_short([f"'{name}'" for name in foreign], NAMED)
     return [f"{source.where}: {sum(times[name] for name in foreign):,} of {len(truth):,} predictions name a class that "
-            f"no item has in column '{label}' ({words}); they count as "
-            "errors."]
+            f"no item has in column '{label}' ({words}); they count as errors."]
 
 
 def _choice(names: Sequence[str]) -> str:

@@ -349,8 +349,8 @@ def run_of(
     for in_epochs, in_steps in IN_EPOCHS.items():
         if in_steps in settings:
             of_run.pop(in_epochs, None)
-    of_method_alone = {option.name for option in fields(find_method(method))} - {*RUN_FIELDS}
-    if stray := {key: value for key, value in settings.items() if key in of_method_alone}:
+    known = {option.name for option in fields(find_method(method))}
+    if stray := {key: value for key, value in split_settings(settings)[0].items() if key in known}:
         raise ShiftBenchError(f"train: {', '.join(map(repr, stray))} belongs to method '{method}', not to the run. "
                               f"Give params={stray}.")
     of_run = {"model": default_model(method, variant), **of_run, **settings}
